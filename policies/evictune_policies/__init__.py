@@ -1,0 +1,1 @@
+"""KV-cache eviction policies: the vLLM plugin (engine)."""
