@@ -1,0 +1,174 @@
+"""What `decide` returns: effects for `act`, the memory to keep, and what to tell people.
+
+decide(policy, memory, observation, now) -> Decision. `now` is seconds since the epoch, handed in.
+
+The write protocol is driven by facts, so that a crash between two steps resumes by itself: memory
+(status.pending) is written first, under a resourceVersion precondition; then the effects are
+carried out; the next call of decide reads from the observation how far that got. Every effect is
+idempotent: carrying it out twice changes nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from evictune.api.knobs import KnobValues
+from evictune.api.reasons import Reason
+
+
+class Phase(StrEnum):
+    """How far a change has come."""
+
+    WRITING = "Writing"
+    ACKNOWLEDGING = "Acknowledging"
+    SETTLING = "Settling"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the readings were when a change was decided: the verdict compares with it.
+
+    ttft_lower, ttft_upper seconds; share_above 0..1; uncached_tokens per second. None: unknown.
+    """
+
+    ttft_lower: float | None
+    ttft_upper: float | None
+    ttft_estimate: float | None
+    share_above: float | None
+    uncached_tokens: float | None
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A change under way. `change_from` is what a revert restores."""
+
+    decision_id: str
+    revision: int
+    phase: Phase
+    change_from: KnobValues
+    change_to: KnobValues
+    baseline: Baseline
+    reason: Reason
+    start_time: float
+    acknowledged_time: float | None = None
+    revert_of: str = ""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The last change that was kept, or restored."""
+
+    revision: int
+    decision_id: str
+    values: KnobValues
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """One transition, as status.decisions, the Event, the log line and the counter show it."""
+
+    decision_id: str
+    time: float
+    reason: Reason
+    message: str
+    change_from: KnobValues | None = None
+    change_to: KnobValues | None = None
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A value that was worse, and under which traffic; forgotten after `until`.
+
+    fingerprint: coarse description of the traffic (see decide.traffic).
+    ttft: the p-quantile's estimate measured with it, seconds, so that the best one tried is known.
+    """
+
+    values: KnobValues
+    fingerprint: str
+    until: float
+    reason: Reason
+    ttft: float | None = None
+    too_small: bool = False
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What decide would set: within bounds (target), without them (uncapped), and why (basis)."""
+
+    target: KnobValues
+    uncapped: KnobValues
+    basis: str
+
+
+@dataclass(frozen=True)
+class RegimeState:
+    """The diagnosis now, since when (seconds since the epoch), in words."""
+
+    name: Reason
+    since: float
+    message: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All that survives a restart of the operator: it lives in the policy's status."""
+
+    regime: RegimeState | None = None
+    pending: Pending | None = None
+    applied: Applied | None = None
+    recommendation: Recommendation | None = None
+    decisions: tuple[DecisionRecord, ...] = ()
+    quarantine: tuple[Quarantined, ...] = ()
+    last_change_time: float | None = None
+
+
+class ConditionType(StrEnum):
+    """The policy's conditions."""
+
+    READY = "Ready"
+    TARGET_FOUND = "TargetFound"
+    METRICS_AVAILABLE = "MetricsAvailable"
+    POLICY_ACTIVE = "PolicyActive"
+    SLO_MET = "SLOMet"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """status: True, False or None (the API's "Unknown")."""
+
+    type: ConditionType
+    status: bool | None
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class WriteKnobs:
+    """Bring the knob document to this revision and these values, valid for ttl seconds.
+
+    Renewing is the same effect with the revision unchanged.
+    """
+
+    revision: int
+    values: KnobValues
+    ttl: float
+
+
+Effect = WriteKnobs
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The outcome of one tick. `holds`: the guardrails that held a wish back, first first.
+
+    `next_check` is when, seconds from now, something may change without a new observation being
+    due (acknowledgement, settle end); None: at the policy's interval.
+    """
+
+    memory: Memory
+    conditions: tuple[Condition, ...]
+    effects: tuple[Effect, ...] = ()
+    audit: tuple[DecisionRecord, ...] = ()
+    holds: tuple[tuple[Reason, str], ...] = field(default=())
+    next_check: float | None = None

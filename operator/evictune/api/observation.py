@@ -1,0 +1,116 @@
+"""What was seen of a target at one moment: what `observe` hands to `decide`.
+
+A reading is a value, Idle or Unknown; never a zero that means "could not read".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evictune.api.knobs import KnobDocument, KnobValues
+from evictune.api.reasons import Reason
+
+
+@dataclass(frozen=True)
+class Value:
+    """A finite number within its range."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantile read from buckets lies within [lower, upper] (upper may be inf: saturated).
+
+    `estimate` is the usual linear interpolation, for people, not for judging.
+    `above_lower` and `above_upper` bound the share (0..1) of requests above the SLO's threshold.
+    """
+
+    lower: float
+    upper: float
+    estimate: float
+    requests: float
+    above_lower: float = 0.0
+    above_upper: float = 1.0
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Known to have no traffic."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """No usable reading, and why, in words that name the series or the source."""
+
+    reason: Reason
+    message: str
+
+
+Reading = Value | Idle | Unknown
+QuantileReading = Interval | Idle | Unknown
+
+
+@dataclass(frozen=True)
+class EngineObservation:
+    """One engine rank of one ready pod.
+
+    in_force: what the plugin itself says it uses; None where the plugin does not show itself.
+    eligible: None where the plugin does not show itself.
+    Token counts and rates cover the SLO's window.
+    """
+
+    pod: str
+    engine: str
+    in_force: KnobValues | None
+    revision: int | None
+    eligible: bool | None
+    ineligible_reason: str
+    block_tokens: int | None
+    capacity_tokens: int | None
+    kv_usage: Reading
+    refused_document: str = ""
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """The workload as the API server shows it."""
+
+    found: bool
+    desired_replicas: int = 0
+    ready_replicas: int = 0
+    rollout_in_progress: bool = False
+    problem: Reason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything `decide` may look at. Readings are pooled over engines (see observe.pool).
+
+    Units: ttft, queue_time seconds; kv_usage and hit_ratio 0..1 (kv_usage of the hottest engine);
+    preemptions per second of the hottest engine; running, waiting requests;
+    prefill_rate computed prompt tokens per second of prefill; uncached_tokens computed prompt
+    tokens per second; evicted_protected and evicted_tel_safe cached blocks evicted within the
+    window, from T-LRU's regions (evicted_lru: in stock order).
+    conflict: the older policy, or the foreign field manager, in words; empty if none.
+    """
+
+    target: TargetState
+    engines: tuple[EngineObservation, ...]
+    ttft: QuantileReading
+    queue_time: Reading
+    kv_usage: Reading
+    preemptions: Reading
+    hit_ratio: Reading
+    running: Reading
+    waiting: Reading
+    prefill_rate: Reading
+    uncached_tokens: Reading
+    evicted_protected: Reading
+    evicted_tel_safe: Reading
+    evicted_lru: Reading
+    document: KnobDocument | None = None
+    conflict: str = ""
+    metric_names: Mapping[str, str] = field(default_factory=dict)

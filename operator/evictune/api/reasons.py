@@ -1,0 +1,240 @@
+"""The one list of reasons.
+
+A member is what a condition, an Event, the metric `evictune_decisions_total`, a log line and the
+generated reference page all call the same thing. Adding a reason is adding a line here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum
+
+
+class Kind(Enum):
+    """Where a reason is used."""
+
+    REGIME = "what the engines are doing"
+    READING = "why a reading has no value"
+    HOLD = "why nothing was changed"
+    DECISION = "a step of a change"
+    RESOURCE = "the state of the policy and of what it names"
+
+
+class Reason(StrEnum):
+    """A CamelCase word, as Kubernetes conditions want it, with its meaning and its remedy."""
+
+    kind: Kind
+    meaning: str
+    remedy: str
+
+    def __new__(cls, value: str, kind: Kind, meaning: str, remedy: str = "") -> Reason:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.kind = kind
+        member.meaning = meaning
+        member.remedy = remedy
+        return member
+
+    # Regimes, in the order in which they are tried: the first that fits is the regime.
+    UNKNOWN = (
+        "Unknown",
+        Kind.REGIME,
+        "A reading that the diagnosis needs is missing.",
+        "See the condition MetricsAvailable for the reading and its cause.",
+    )
+    IDLE = ("Idle", Kind.REGIME, "No request finished its prefill within the window.")
+    NOT_ELIGIBLE = (
+        "NotEligible",
+        Kind.REGIME,
+        "T-LRU cannot be used by at least one engine.",
+        "See evictune_engine_eligible on the engine's port 9410; stock LRU stays in force.",
+    )
+    SETTLING = (
+        "Settling",
+        Kind.REGIME,
+        "A change was made and its effect is still being awaited.",
+    )
+    HEALTHY = ("Healthy", Kind.REGIME, "Every objective is met.")
+    QUEUE_BOUND = (
+        "QueueBound",
+        Kind.REGIME,
+        "Requests wait although KV blocks are free.",
+        "Raise --max-num-seqs or --max-num-batched-tokens, or add replicas.",
+    )
+    CAPACITY_BOUND = (
+        "CapacityBound",
+        Kind.REGIME,
+        "Running requests hold the KV blocks: another eviction order frees nothing.",
+        "Lower the concurrency, add replicas, or give the KV cache more memory.",
+    )
+    REUSE_LOST = (
+        "ReuseLost",
+        Kind.REGIME,
+        "Prompts are prefilled again because their cached blocks were evicted.",
+        "xi_tokens decides what is evicted first; evictune searches for the value.",
+    )
+
+    # Why a reading has no value.
+    NO_SERIES = (
+        "NoSeriesForTarget",
+        Kind.READING,
+        "The source has no series for the target's pods.",
+        "Check that the pods are scraped and carry the labels namespace and pod.",
+    )
+    SOURCE_UNAVAILABLE = (
+        "SourceUnavailable",
+        Kind.READING,
+        "The metrics source did not answer in time or refused.",
+        "Check the source's address and credentials in the operator's configuration.",
+    )
+    SOURCE_UNDEFINED = (
+        "SourceUndefined",
+        Kind.READING,
+        "spec.metrics.source names a source that the administrator has not defined.",
+        "Name one of the sources in the operator's configuration, or have it added there.",
+    )
+    INCOMPLETE_COVERAGE = (
+        "IncompleteCoverage",
+        Kind.READING,
+        "Some ready engines have no series yet.",
+    )
+    TOO_FEW_SAMPLES = (
+        "TooFewSamples",
+        Kind.READING,
+        "Fewer requests in the window than the quantile needs.",
+        "Lengthen slo.ttft.window or lower slo.ttft.minRequests.",
+    )
+    NOT_FINITE = ("NotFinite", Kind.READING, "The source gave NaN or an infinite value.")
+    OUT_OF_RANGE = (
+        "OutOfRange",
+        Kind.READING,
+        "The value cannot be what its name says, such as a usage of 87.",
+    )
+    IMPLAUSIBLE = (
+        "Implausible",
+        Kind.READING,
+        "Every observation fell into the first bucket: the histogram says nothing.",
+    )
+    WARMING_UP = (
+        "WarmingUp",
+        Kind.READING,
+        "Not observed for long enough to compute a rate.",
+    )
+    BUCKET_TOO_COARSE = (
+        "BucketTooCoarse",
+        Kind.READING,
+        "The quantile's bucket spans the threshold: neither met nor violated.",
+        "Start the engine with finer --custom-histogram-buckets around the threshold.",
+    )
+    STALE_GAUGE = (
+        "StaleGauge",
+        Kind.READING,
+        "A gauge reads high although nothing runs or waits.",
+    )
+    NOT_MEASURABLE = (
+        "NotMeasurable",
+        Kind.READING,
+        "This engine does not expose what the objective needs.",
+    )
+
+    # Why nothing was changed: the guardrails, in the order in which they are asked.
+    SUSPENDED = ("Suspended", Kind.HOLD, "spec.suspend is true: values in force stay as they are.")
+    OBSERVE_ONLY = ("ObserveOnly", Kind.HOLD, "spec.mode is Observe.")
+    RECOMMEND_ONLY = (
+        "RecommendOnly",
+        Kind.HOLD,
+        "spec.mode is Recommend: the value is shown, not written.",
+        "Set spec.mode to Auto to let evictune write it.",
+    )
+    SAMPLES = ("WaitingForSamples", Kind.HOLD, "The readings are not yet enough to judge by.")
+    QUARANTINED = (
+        "Quarantined",
+        Kind.HOLD,
+        "This value was tried under like traffic and was worse.",
+    )
+    COOLDOWN = ("Cooldown", Kind.HOLD, "The last change is less than behavior.cooldown ago.")
+    WITHIN_TOLERANCE = (
+        "WithinTolerance",
+        Kind.HOLD,
+        "The gain expected is smaller than behavior.tolerance.",
+    )
+    ROLLOUT_IN_PROGRESS = (
+        "RolloutInProgress",
+        Kind.HOLD,
+        "The target is rolling out or scaling.",
+    )
+    AT_BOUND = (
+        "AtBound",
+        Kind.HOLD,
+        "The value wanted lies outside spec.knobs.",
+        "Widen the bounds.",
+    )
+    EXHAUSTED = (
+        "TargetOutOfReach",
+        Kind.HOLD,
+        "No value within bounds meets the target; the best one found stays in force.",
+        "Relax slo.ttft.threshold, add replicas, or give the KV cache more memory.",
+    )
+    NO_KNOBS = ("NoKnobs", Kind.HOLD, "spec.knobs names nothing that may be turned.")
+
+    # Steps of a change.
+    INTENDED = ("Intended", Kind.DECISION, "A change was decided and written down.")
+    WRITTEN = ("Written", Kind.DECISION, "The knob document carries the change.")
+    ACKNOWLEDGED = ("Acknowledged", Kind.DECISION, "Every ready engine has the change in force.")
+    KEPT = ("Kept", Kind.DECISION, "The change helped and stays.")
+    REVERTED = (
+        "Reverted",
+        Kind.DECISION,
+        "The change did not help: the value before it is in force again.",
+    )
+    ABANDONED = (
+        "Abandoned",
+        Kind.DECISION,
+        "The change was given up before it could be judged.",
+    )
+    RECOMMENDED = ("Recommended", Kind.DECISION, "The value wanted changed; nothing was written.")
+    REGIME_CHANGED = ("RegimeChanged", Kind.DECISION, "The diagnosis changed.")
+
+    # The policy and what it names.
+    READY = ("Ready", Kind.RESOURCE, "The policy is being followed.")
+    INVALID = ("InvalidSpec", Kind.RESOURCE, "A field of the policy cannot be used.")
+    CONFLICT = (
+        "Conflict",
+        Kind.RESOURCE,
+        "An older policy has the same target, or another manager owns the knob document.",
+        "Delete one of the two, or give it another target.",
+    )
+    TARGET_FOUND = ("TargetFound", Kind.RESOURCE, "The target exists and has ready engines.")
+    TARGET_MISSING = ("TargetMissing", Kind.RESOURCE, "spec.targetRef names nothing that exists.")
+    NO_READY_ENGINES = ("NoReadyEngines", Kind.RESOURCE, "No pod of the target is ready.")
+    AMBIGUOUS_CONTAINER = (
+        "AmbiguousContainer",
+        Kind.RESOURCE,
+        "More than one container looks like an engine.",
+        "Set spec.containerName.",
+    )
+    NO_ENGINE_CONTAINER = (
+        "NoEngineContainer",
+        Kind.RESOURCE,
+        "No container of the pod looks like an engine.",
+        "Set spec.containerName.",
+    )
+    METRICS_AVAILABLE = ("MetricsAvailable", Kind.RESOURCE, "Every reading needed has a value.")
+    POLICY_ACTIVE = (
+        "PolicyActive",
+        Kind.RESOURCE,
+        "Every ready engine has the wanted values in force.",
+    )
+    POLICY_NOT_ACTIVE = (
+        "PolicyNotActive",
+        Kind.RESOURCE,
+        "An engine does not show the plugin, or does not have the wanted values in force.",
+        "Wire the workload: `evictune wire FILE`; see the engine's port 9410.",
+    )
+    STOCK = ("StockLRU", Kind.RESOURCE, "Nothing is set: every engine evicts by stock LRU.")
+    SLO_MET = ("ObjectivesMet", Kind.RESOURCE, "Every objective is met.")
+    SLO_VIOLATED = ("ObjectiveViolated", Kind.RESOURCE, "An objective is violated.")
+    SLO_UNCERTAIN = (
+        "ObjectiveUncertain",
+        Kind.RESOURCE,
+        "The interval of a reading spans its objective.",
+    )
