@@ -1,0 +1,67 @@
+# Everything sets itself up: `make demo` and `make test` are all that a fresh machine needs.
+# Wants: Linux, Python >= 3.11 with venv, Go (see localcluster/tools/go.mod). `make test` also wants
+# root on Debian 12, for a real kubelet and containerd.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+# Built before the tests, with progress, so that no test waits for a compiler.
+TEST_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet helm kubectl
+TESTS_FAST := tests/unit tests/property
+TESTS_REAL := tests/cases tests/integration tests/e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-long bench lint format generate constraints clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): requirements/dev.txt constraints/dev.txt constraints/overrides.txt operator/pyproject.toml policies/pyproject.toml
+	@echo "Setting up .venv (once; about a minute, 6 GB with vLLM and torch) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evictune needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints/dev.txt uv
+	$(BIN)/uv pip install --python $(BIN)/python --requirement requirements/dev.txt \
+	    --constraint constraints/dev.txt --override constraints/overrides.txt \
+	    --editable operator --editable policies
+	@touch $@
+
+demo: $(READY) ## a real vLLM, stock LRU against the closed loop: no root, no cluster needed (KEEP=1 leaves it up)
+	$(BIN)/python -m demo
+
+test: $(READY) ## everything: unit, property, integration, end to end on a real node (root)
+	$(BIN)/python -m localcluster install-packages
+	$(BIN)/python -m localcluster build $(TEST_BINARIES)
+	$(BIN)/python -m pytest $(TESTS_FAST) $(TESTS_REAL)
+
+test-fast: $(READY) ## unit and property tests: under a minute
+	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
+
+test-long: $(READY) ## what takes longer than CI allows
+	$(BIN)/python -m pytest tests/long
+
+bench: $(READY) ## ratios to stock, into build/bench.json
+	$(BIN)/python -m tests.perf.bench_plugin --output build/bench.json
+
+lint: $(READY) ## ruff, mypy --strict, layers, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m evictune.generate --check
+
+format: $(READY) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: $(READY) ## CRD, reference pages
+	$(BIN)/python -m evictune.generate
+
+constraints: $(READY) ## pin anew what requirements/ and the distributions ask for
+	{ echo "# Exact versions of a checkout's environment, for python 3.11. Made by: make constraints"; \
+	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python \
+	    --override constraints/overrides.txt requirements/dev.txt operator/pyproject.toml policies/pyproject.toml; \
+	} > constraints/dev.txt.new && mv constraints/dev.txt.new constraints/dev.txt
+
+clean: ## remove the environment and everything built in the checkout
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
