@@ -1,0 +1,384 @@
+"""One pod on the node: a thread that runs its containers and keeps its status true."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+
+from localcluster.processnode.addresses import AddressPool
+from localcluster.processnode.api import (
+    STRATEGIC_MERGE_PATCH,
+    ApiError,
+    ClusterApi,
+    Json,
+    ObjectCache,
+)
+from localcluster.processnode.container import Clock, Container, ContainerReport, Runtime
+from localcluster.processnode.environment import EnvironmentResolver, base_environment, expand
+from localcluster.processnode.errors import VolumeNotReadyError
+from localcluster.processnode.probes import Probe, ProbeSet, make_check
+from localcluster.processnode.process import Launch
+from localcluster.processnode.spec import REASON_UNSUPPORTED, refusals
+from localcluster.processnode.status import failed_status, pod_status
+from localcluster.processnode.volumes import PodVolumes, TokenSource
+
+log = logging.getLogger(__name__)
+
+HOST_IP = "127.0.0.1"
+_TICK_SECONDS = 0.1
+_VOLUME_SYNC_SECONDS = 0.5
+_PUBLISH_RETRY_SECONDS = 0.5
+_DEFAULT_GRACE_SECONDS = 30
+# For a pod whose object is gone already, and for all pods when the node stops.
+_SHORT_GRACE_SECONDS = 2.0
+_PROBE_KINDS = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+class Ending(Enum):
+    """Why a pod is to end."""
+
+    DELETED = "its deletion was asked for"
+    GONE = "its object is gone"
+    NODE_STOPS = "the node stops"
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the pods of a node share."""
+
+    api: ClusterApi
+    objects: ObjectCache
+    addresses: AddressPool
+    executor: Executor
+    directory: Path
+    clock: Clock = field(default_factory=Clock)
+
+    def log_file(self, namespace: str, pod: str, container: str) -> Path:
+        return log_file(self.directory, namespace, pod, container)
+
+
+def log_file(directory: Path, namespace: str, pod: str, container: str) -> Path:
+    """Where a node with this directory writes a container's output, all runs one after another."""
+    return directory / "logs" / namespace / pod / f"{container}.log"
+
+
+class PodWorker(threading.Thread):
+    """Runs one pod, from the moment the node sees it until its processes are gone."""
+
+    def __init__(self, pod: Json, services: Services) -> None:
+        metadata = pod["metadata"]
+        super().__init__(name=f"pod {metadata['namespace']}/{metadata['name']}", daemon=True)
+        self._pod = pod
+        self._services = services
+        self._clock = services.clock
+        self._api_path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        self._directory = services.directory / "pods" / metadata["uid"]
+        self._volumes = PodVolumes(
+            pod,
+            self._directory / "volumes",
+            services.objects,
+            TokenSource(services.api, pod, services.clock.monotonic),
+        )
+        self._started_at = _first_start(pod) or self._clock.wall()
+        self._address = ""
+        self._init: list[Container] = []
+        self._main: list[Container] = []
+        self._volume_problem: VolumeNotReadyError | ApiError | None = None
+        self._volumes_due = float("-inf")
+        self._published: Json | None = None
+        self._publish_due = float("-inf")
+        self._ending: Ending | None = None
+        self._wake = threading.Event()
+
+    def update(self, pod: Json) -> None:
+        """Take in the pod's object as the API has it now."""
+        self._pod = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            self.end(Ending.DELETED)
+
+    def end(self, why: Ending) -> None:
+        """Ask the pod to end; the thread ends with it."""
+        if self._ending in (None, Ending.DELETED):
+            self._ending = why
+        self._wake.set()
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:
+            # A defect of the node must not look like a pod that runs: it is told in the status.
+            log.exception("%s failed", self.name)
+            self._publish_failure("ProcessNodeError", f"{type(error).__name__}: {error}")
+        finally:
+            self._clean_up()
+        while self._ending is None:
+            self._wake.wait()
+        if self._ending is Ending.DELETED:
+            self._delete()
+
+    def _run(self) -> None:
+        if self._pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
+            return
+        if problems := refusals(self._pod):
+            self._publish_failure(REASON_UNSUPPORTED, "; ".join(problems))
+            return
+        self._make_containers()
+        while self._ending is None:
+            self._step()
+            self._publish()
+            if self._phase in ("Failed", "Succeeded"):
+                return
+            self._wake.wait(_TICK_SECONDS)
+        self._terminate()
+
+    # Running
+
+    def _make_containers(self) -> None:
+        spec = self._pod["spec"]
+        policy = spec["restartPolicy"]
+        # An init container that has succeeded is done, whatever the policy.
+        self._init = [
+            Container(c, self._runtime("OnFailure" if policy == "Always" else policy))
+            for c in spec.get("initContainers") or []
+        ]
+        self._main = [Container(c, self._runtime(policy)) for c in spec["containers"]]
+        before = {s["name"]: s for s in self._pod.get("status", {}).get("containerStatuses") or []}
+        for spec_of_one, container in zip(spec["containers"], self._main, strict=True):
+            container.resume(before.get(spec_of_one["name"], {}))
+
+    def _runtime(self, restart_policy: str) -> Runtime:
+        return Runtime(
+            prepare=self._prepare,
+            probes=self._make_probes,
+            restart_policy=restart_policy,
+            grace_seconds=float(
+                self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+            ),
+            clock=self._clock,
+        )
+
+    def _step(self) -> None:
+        self._sync_volumes()
+        for container in self._init:
+            container.step()
+            if not container.succeeded:
+                return
+        for container in self._main:
+            container.step()
+
+    def _sync_volumes(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._volumes_due:
+            return
+        self._volumes_due = now + _VOLUME_SYNC_SECONDS
+        problem: VolumeNotReadyError | ApiError | None = None
+        try:
+            self._volumes.sync(self._pod)
+        except (VolumeNotReadyError, ApiError) as error:
+            problem = error
+        if str(problem) != str(self._volume_problem):
+            log.info("%s: volumes: %s", self.name, problem or "ready")
+        self._volume_problem = problem
+
+    def _prepare(self, container: Json) -> Launch:
+        """What to run for a container; see Runtime.prepare."""
+        if self._volume_problem is not None:
+            raise self._volume_problem
+        if not self._address:
+            self._address = self._services.addresses.acquire(_tcp_ports(self._pod))
+        pod = self._pod_with_address()
+        mounts = self._volumes.mounts(container)
+        resolver = EnvironmentResolver(pod, self._services.objects)
+        variables = resolver.resolve(container)
+        metadata = pod["metadata"]
+        base = base_environment(self._services.api.server, metadata["name"])
+        environment = {**base, **{k: mounts.rewrite(v) for k, v in variables.items()}}
+        words = [*container["command"], *(container.get("args") or [])]
+        output = self._services.log_file(metadata["namespace"], metadata["name"], container["name"])
+        output.parent.mkdir(parents=True, exist_ok=True)
+        return Launch(
+            argv=[mounts.rewrite(expand(word, variables)) for word in words],
+            env=environment,
+            cwd=mounts.rewrite(container.get("workingDir") or self._scratch(container["name"])),
+            log=str(output),
+        )
+
+    def _scratch(self, name: str) -> str:
+        """A fresh working directory, as a container's own file system is at each start."""
+        directory = self._directory / "containers" / name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        return str(directory)
+
+    def _make_probes(self, container: Json, launch: Launch) -> ProbeSet:
+        mounts = self._volumes.mounts(container)
+        probes = {}
+        for kind in _PROBE_KINDS:
+            if spec := container.get(kind):
+                if "exec" in spec:
+                    command = [mounts.rewrite(word) for word in spec["exec"]["command"]]
+                    spec = {**spec, "exec": {"command": command}}
+                check = make_check(spec, container, self._address, launch)
+                probes[kind] = Probe(spec, check, self._services.executor, self._clock.monotonic())
+        return ProbeSet(probes)
+
+    def _pod_with_address(self) -> Json:
+        """The pod with the addresses that its status in the API may not show yet."""
+        addresses = {
+            "podIP": self._address,
+            "podIPs": [{"ip": self._address}],
+            "hostIP": HOST_IP,
+            "hostIPs": [{"ip": HOST_IP}],
+        }
+        return {**self._pod, "status": {**self._pod.get("status", {}), **addresses}}
+
+    # Status
+
+    @property
+    def _phase(self) -> str:
+        return str((self._published or {}).get("phase", "Pending"))
+
+    def _reports(self) -> tuple[list[ContainerReport], list[ContainerReport]]:
+        return [c.report() for c in self._init], [c.report() for c in self._main]
+
+    def _publish(self, extra: Json | None = None) -> None:
+        """Write the status if it differs from what was written last; a failure is tried again."""
+        if self._clock.monotonic() < self._publish_due:
+            return
+        status = self._status()
+        status.update(extra or {})
+        if _without_times(status) != _without_times(self._published):
+            self._patch(status)
+
+    def _status(self) -> Json:
+        init, main = self._reports()
+        policy = self._pod["spec"]["restartPolicy"]
+        return pod_status(
+            self._pod,
+            init,
+            main,
+            restart_policy="Never" if self._ending else policy,
+            pod_ip=self._address,
+            host_ip=HOST_IP,
+            started_at=self._started_at,
+            now=self._clock.wall(),
+        )
+
+    def _publish_failure(self, reason: str, message: str) -> None:
+        """Write a final failure, until the API server takes it or the pod is to end."""
+        status = failed_status(self._pod, reason, message, self._clock.wall())
+        while not self._patch(status) and self._ending is None:
+            self._wake.wait(_PUBLISH_RETRY_SECONDS)
+
+    def _patch(self, status: Json) -> bool:
+        """Write the status; True if it is written, or there is no such pod any more."""
+        # With the uid, a later pod of the same name is never touched.
+        body = {"metadata": {"uid": self._pod["metadata"]["uid"]}, "status": status}
+        try:
+            self._services.api.patch(
+                f"{self._api_path}/status", body, content_type=STRATEGIC_MERGE_PATCH
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
+                log.warning("%s: status not written: %s", self.name, error)
+                self._publish_due = self._clock.monotonic() + _PUBLISH_RETRY_SECONDS
+                return False
+        self._published = status
+        self._publish_due = float("-inf")
+        return True
+
+    # Ending
+
+    def _terminate(self) -> None:
+        """Stop the containers, then tell the API server what its object's state asks for."""
+        began = self._clock.monotonic()
+        log.info("%s ends: %s", self.name, self._ending and self._ending.value)
+        while self._stop_all(self._init + self._main, began):
+            self._publish_unless_gone()
+            self._wake.wait(_TICK_SECONDS)
+            self._wake.clear()
+        self._publish_unless_gone()
+
+    def _stop_all(self, containers: Sequence[Container], began: float) -> bool:
+        """Stop and step all; True while any still runs."""
+        for container in containers:
+            container.stop(began + self._grace)
+            container.step()
+        return any(container.running for container in containers)
+
+    @property
+    def _grace(self) -> float:
+        metadata, spec = self._pod["metadata"], self._pod["spec"]
+        seconds = metadata.get("deletionGracePeriodSeconds")
+        if seconds is None:
+            seconds = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+        if self._ending is Ending.DELETED:
+            return float(seconds)
+        return min(float(seconds), _SHORT_GRACE_SECONDS)
+
+    def _publish_unless_gone(self) -> None:
+        if self._ending is Ending.DELETED:
+            self._publish()
+        elif self._ending is Ending.NODE_STOPS:
+            message = "Pod was terminated in response to imminent node shutdown."
+            stopped = not any(c.running for c in self._init + self._main)
+            final = {"phase": "Failed", "reason": "Terminated", "message": message}
+            self._publish(final if stopped else None)
+
+    def _delete(self) -> None:
+        """Delete the object for good, until that is done or the node stops."""
+        options = {
+            "gracePeriodSeconds": 0,
+            "preconditions": {"uid": self._pod["metadata"]["uid"]},
+        }
+        while self._ending is Ending.DELETED:
+            try:
+                self._services.api.delete(self._api_path, options)
+            except ApiError as error:
+                if error.status in (404, 409):
+                    return
+                log.warning("%s not deleted yet: %s", self.name, error)
+                self._wake.clear()
+                self._wake.wait(_PUBLISH_RETRY_SECONDS)
+            else:
+                return
+
+    def _clean_up(self) -> None:
+        for container in self._init + self._main:
+            container.kill()
+        if self._address:
+            self._services.addresses.release(self._address)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _tcp_ports(pod: Json) -> list[int]:
+    """The ports that the pod's containers say they will listen on."""
+    return [
+        port["containerPort"]
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports") or []
+        if port.get("protocol", "TCP") == "TCP"
+    ]
+
+
+def _first_start(pod: Json) -> datetime | None:
+    text = pod.get("status", {}).get("startTime")
+    return datetime.fromisoformat(text) if text else None
+
+
+def _without_times(status: Json | None) -> Json | None:
+    """The status without the times of its conditions, which follow from the rest."""
+    if status is None:
+        return None
+    conditions = [
+        {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+        for condition in status["conditions"]
+    ]
+    return {**status, "conditions": conditions}
