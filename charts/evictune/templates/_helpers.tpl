@@ -1,0 +1,81 @@
+{{- define "evictune.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "evictune.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "evictune.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "evictune.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "evictune.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "evictune.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "evictune.labels" -}}
+{{ include "evictune.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "evictune.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "evictune.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "evictune.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* The file that `evictune run --config` reads. */}}
+{{- define "evictune.configuration" -}}
+{{- $direct := dict "direct" dict }}
+{{- $sources := merge (dict) .Values.sources }}
+{{- range list "default" "engines" }}
+{{- if not (hasKey $sources .) }}
+{{- $_ := set $sources . $direct }}
+{{- end }}
+{{- end }}
+{{- dict
+  "sources" $sources
+  "namespaces" .Values.watchNamespaces
+  "metricsAddress" (printf "0.0.0.0:%d" (int .Values.metrics.port))
+  "livenessAddress" (printf "0.0.0.0:%d" (int .Values.liveness.port))
+  | toYaml }}
+{{- end }}
+
+{{/* What the operator may do, and nothing more: it reads pods, and never writes one. */}}
+{{- define "evictune.rules" -}}
+- apiGroups: [evictune.io]
+  resources: [evictionpolicies]
+  verbs: [get, list, watch]
+- apiGroups: [evictune.io]
+  resources: [evictionpolicies/status]
+  verbs: [patch]
+- apiGroups: [apps]
+  resources: [deployments, statefulsets, replicasets]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# The knob documents, by server-side apply: it creates what is not there.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
