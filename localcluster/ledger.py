@@ -28,6 +28,7 @@ from localcluster.paths import run_directory
 
 TAG = "EVICTUNE_LEDGER"
 CGROUPS = Path("/sys/fs/cgroup")
+PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 
 Kind = Literal["owner", "tree", "cgroup", "link", "network", "file"]
 
@@ -47,8 +48,12 @@ class Ledger:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment for every process of this owner: ours, and the tag."""
-        return {**os.environ, TAG: self.id}
+        """The environment for every process of this owner: ours, and the tag.
+
+        Without proxies: all that these processes talk to is on this machine.
+        """
+        ours = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
+        return {**ours, TAG: self.id}
 
     def note(self, kind: Kind, name: str) -> None:
         """Write down that `name` is about to be made."""

@@ -20,7 +20,12 @@ class Program:
     """A running program whose output goes to a log file."""
 
     def __init__(
-        self, name: str, argv: Sequence[str | Path], log: Path, environment: Mapping[str, str]
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        log: Path,
+        environment: Mapping[str, str],
+        directory: Path | None = None,
     ) -> None:
         self.name = name
         self.log = log
@@ -31,6 +36,7 @@ class Program:
                 stdout=output,
                 stderr=output,
                 env=dict(environment),
+                cwd=directory,
                 # Ctrl-C goes to a terminal's whole process group; the owner alone must act on it.
                 start_new_session=True,
             )
