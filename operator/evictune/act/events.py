@@ -1,0 +1,80 @@
+"""Events on the policy: one a transition, with a name made from the decision.
+
+The name makes it idempotent: creating an Event twice answers 409, which is ignored. So a restarted
+operator may emit again what it may not have emitted before it died.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+from evictune.api.decision import DecisionRecord
+from evictune.api.policy import GROUP, KIND, VERSION, EvictionPolicy
+from evictune.api.reasons import Reason
+from evictune.api.times import format_time
+from evictune.kube import ApiError, KubeApi
+
+COMPONENT = "evictune"
+MESSAGE_LIMIT = 1024
+# The API server forgets Events after an hour (--event-ttl): older ones are not told again.
+TOLD_AGAIN_FOR = 3600.0
+
+_WARNINGS = {Reason.REVERTED, Reason.ABANDONED}
+
+log = logging.getLogger(__name__)
+
+
+class EventRecorder:
+    """Blocking creation of Events."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+
+    def emit(self, policy: EvictionPolicy, record: DecisionRecord) -> bool:
+        """Create the transition's Event. False if the API server refused it.
+
+        An Event tells people what status already holds: losing one must not stop a change.
+        """
+        path = f"/api/v1/namespaces/{policy.namespace}/events"
+        try:
+            self._api.request("POST", path, body=render_event(policy, record))
+        except ApiError as error:
+            if error.status == 409:
+                return True
+            log.warning("Event %s of %s was not created: %s", record.reason, policy.key, error)
+            return False
+        return True
+
+
+def event_name(policy: EvictionPolicy, record: DecisionRecord) -> str:
+    """The same for the same transition of the same policy; at most 253 characters."""
+    moment = record.decision_id or str(int(record.time))
+    identity = f"{policy.uid}/{moment}/{record.reason}"
+    return f"{policy.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def render_event(policy: EvictionPolicy, record: DecisionRecord) -> dict[str, Any]:
+    """The Event (core/v1) of one transition."""
+    moment = format_time(record.time)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event_name(policy, record), "namespace": policy.namespace},
+        "involvedObject": {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "namespace": policy.namespace,
+            "name": policy.name,
+            "uid": policy.uid,
+        },
+        "type": "Warning" if record.reason in _WARNINGS else "Normal",
+        "reason": str(record.reason),
+        "message": record.message[:MESSAGE_LIMIT],
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }

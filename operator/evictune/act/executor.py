@@ -1,0 +1,56 @@
+"""One decision carried out, in the order that survives a crash between any two steps.
+
+Status first: it holds the intent, and its resourceVersion precondition proves that the decision
+rests on what still stands. Then the effects, which repeat harmlessly. Then Events, which only tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evictune.act.events import TOLD_AGAIN_FOR, EventRecorder
+from evictune.act.knobs import KnobStore, StoredKnobs
+from evictune.act.status import StatusWriter
+from evictune.api.decision import Decision, DecisionRecord
+from evictune.api.policy import EvictionPolicy
+from evictune.kube import KubeApi
+
+
+class Executor:
+    """Blocking; safe to share between threads."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self.knobs = KnobStore(api)
+        self.status = StatusWriter(api)
+        self.events = EventRecorder(api)
+
+    def carry_out(
+        self,
+        body: Mapping[str, Any],
+        policy: EvictionPolicy,
+        decision: Decision,
+        status: Mapping[str, Any],
+        stored: StoredKnobs,
+        now: float,
+    ) -> None:
+        """Write the status, carry out the effects, emit the Events.
+
+        `body`: the resource as it was read, parsed as `policy`; `status`: what it shall become.
+
+        Raises StaleObjectError, StatusPrunedError, ForeignManagerError, ApiError; what comes after
+        the step that failed is not done.
+        """
+        self.status.write(body, status)
+        for effect in decision.effects:
+            self.knobs.write(policy, effect, stored, now)
+        for record in decision.audit:
+            self.events.emit(policy, record)
+
+    def tell_again(
+        self, policy: EvictionPolicy, records: Iterable[DecisionRecord], now: float
+    ) -> None:
+        """Emit what a predecessor may have died before emitting."""
+        for record in records:
+            if now - record.time < TOLD_AGAIN_FOR:
+                self.events.emit(policy, record)

@@ -1,0 +1,163 @@
+"""The knob document in its ConfigMap: read, and written by server-side apply.
+
+Our field manager owns what it wrote; the API server tells when somebody else changed it since
+(https://kubernetes.io/docs/reference/using-api/server-side-apply/#conflicts). A person's edit is
+respected, not fought: it is reported by name, and nothing is written over it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evictune.api.decision import WriteKnobs
+from evictune.api.knobs import FILE_NAME, SCHEMA, KnobDocument, KnobValues, config_map_name
+from evictune.api.policy import GROUP, KIND, VERSION, EvictionPolicy
+from evictune.api.times import format_time, parse_time
+from evictune.kube import FIELD_MANAGER, ApiError, KubeApi
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+_MANAGER_IN_CAUSE = re.compile(r'conflict with "([^"]+)"')
+
+
+class ForeignManagerError(Exception):
+    """Somebody else owns the document: it stays as they left it."""
+
+    def __init__(self, manager: str) -> None:
+        super().__init__(f"the knob document is owned by field manager {manager!r}")
+        self.manager = manager
+
+
+class StaleObjectError(Exception):
+    """An object changed since it was read: the tick ends and starts afresh."""
+
+
+@dataclass(frozen=True)
+class StoredKnobs:
+    """The ConfigMap as it was read. foreign_manager: who else owns the document, "" if nobody."""
+
+    document: KnobDocument | None = None
+    foreign_manager: str = ""
+    resource_version: str = ""
+
+
+class KnobStore:
+    """Blocking access to the ConfigMap of a policy's target."""
+
+    def __init__(self, api: KubeApi) -> None:
+        self._api = api
+
+    def read(self, policy: EvictionPolicy) -> StoredKnobs:
+        """The document in force, with what a later write needs. Raises ApiError."""
+        body = self._api.get_or_none(_path(policy))
+        if body is None:
+            return StoredKnobs()
+        return StoredKnobs(
+            document=parse_document((body.get("data") or {}).get(FILE_NAME)),
+            foreign_manager=_foreign_manager(body["metadata"]),
+            resource_version=body["metadata"]["resourceVersion"],
+        )
+
+    def write(
+        self, policy: EvictionPolicy, effect: WriteKnobs, stored: StoredKnobs, now: float
+    ) -> None:
+        """Bring the document to the effect's revision and values; twice changes nothing more.
+
+        Raises ForeignManagerError, StaleObjectError (changed since `stored` was read), ApiError.
+        """
+        try:
+            self._api.apply(_path(policy), _config_map(policy, effect, stored, now))
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            manager = _conflicting_manager(error)
+            if manager:
+                raise ForeignManagerError(manager) from error
+            raise StaleObjectError(f"ConfigMap {_name(policy)} changed meanwhile") from error
+
+
+def parse_document(text: str | None) -> KnobDocument | None:
+    """The document, or None if there is none that an engine would accept."""
+    try:
+        raw = json.loads(text or "")
+        if raw["schema"] != SCHEMA:
+            return None
+        default = raw["default"]
+        values = KnobValues(None)
+        if default["policy"] != "lru":
+            values = KnobValues(int(default["xiTokens"]), int(default["qHatTokens"]))
+        return KnobDocument(int(raw["revision"]), values, parse_time(raw["expires"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def render_document(effect: WriteKnobs, now: float) -> str:
+    """The document's text. `now`: seconds since the epoch."""
+    values = effect.values
+    default: dict[str, Any] = {"policy": "lru"}
+    if not values.stock:
+        default = {"policy": "t-lru", "xiTokens": values.xi_tokens}
+        default["qHatTokens"] = values.q_hat_tokens or 0
+    document = {
+        "schema": SCHEMA,
+        "revision": effect.revision,
+        "expires": format_time(now + effect.ttl),
+        "default": default,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _name(policy: EvictionPolicy) -> str:
+    return config_map_name(policy.spec.target_ref.kind, policy.spec.target_ref.name)
+
+
+def _path(policy: EvictionPolicy) -> str:
+    return f"/api/v1/namespaces/{policy.namespace}/configmaps/{_name(policy)}"
+
+
+def _config_map(
+    policy: EvictionPolicy, effect: WriteKnobs, stored: StoredKnobs, now: float
+) -> dict[str, Any]:
+    owner = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND,
+        "name": policy.name,
+        "uid": policy.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    metadata: dict[str, Any] = {
+        "name": _name(policy),
+        "namespace": policy.namespace,
+        "labels": {MANAGED_BY: FIELD_MANAGER},
+        "ownerReferences": [owner],
+    }
+    if stored.resource_version:
+        # A request that was delayed on its way must not undo a later one.
+        metadata["resourceVersion"] = stored.resource_version
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {FILE_NAME: render_document(effect, now)},
+    }
+
+
+def _foreign_manager(metadata: Mapping[str, Any]) -> str:
+    """Who, other than us, last set the document; "" if nobody."""
+    for entry in metadata.get("managedFields") or ():
+        data = (entry.get("fieldsV1") or {}).get("f:data") or {}
+        if f"f:{FILE_NAME}" in data and entry.get("manager") != FIELD_MANAGER:
+            return str(entry.get("manager") or "unknown")
+    return ""
+
+
+def _conflicting_manager(error: ApiError) -> str:
+    for cause in error.causes:
+        if cause.get("reason") == "FieldManagerConflict":
+            found = _MANAGER_IN_CAUSE.search(cause.get("message", ""))
+            return found.group(1) if found else "unknown"
+    return ""

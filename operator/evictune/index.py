@@ -1,0 +1,96 @@
+"""Which policies there are, and which of those that name one target is the older.
+
+Filled from the watch and from the periodic list; it holds identities only. What a policy says is
+read afresh at each tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Key = tuple[str, str]
+Target = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One policy. target: (namespace, kind, name), or None where the spec names none."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created: str
+    target: Target | None
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.namespace, self.name)
+
+    @property
+    def seniority(self) -> tuple[str, str]:
+        """Sorts the older first; RFC 3339 in UTC sorts as text."""
+        return (self.created, self.name)
+
+
+def entry_of(body: Mapping[str, Any]) -> Entry:
+    """The entry of a resource as the API server sends it."""
+    metadata = body["metadata"]
+    reference = (body.get("spec") or {}).get("targetRef") or {}
+    target = None
+    if reference.get("kind") and reference.get("name"):
+        target = (metadata["namespace"], str(reference["kind"]), str(reference["name"]))
+    return Entry(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        generation=metadata.get("generation", 0),
+        created=metadata.get("creationTimestamp") or "",
+        target=target,
+    )
+
+
+def is_leaving(body: Mapping[str, Any]) -> bool:
+    """Whether the resource is being deleted."""
+    return bool(body["metadata"].get("deletionTimestamp"))
+
+
+class PolicyIndex:
+    """All policies by key. Used from the event loop only."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Key, Entry] = {}
+
+    def put(self, entry: Entry) -> None:
+        """Add or replace."""
+        self._entries[entry.key] = entry
+
+    def remove(self, key: Key) -> Entry | None:
+        """Remove, if present."""
+        return self._entries.pop(key, None)
+
+    def get(self, key: Key) -> Entry | None:
+        """The entry of a key."""
+        return self._entries.get(key)
+
+    def keys(self) -> set[Key]:
+        """All keys."""
+        return set(self._entries)
+
+    def sharing(self, entry: Entry) -> Iterable[Entry]:
+        """The other policies with the same target."""
+        if entry.target is None:
+            return []
+        others = self._entries.values()
+        return [o for o in others if o.target == entry.target and o.key != entry.key]
+
+    def older_rival(self, key: Key) -> Entry | None:
+        """The oldest policy with the same target, if it is not this one."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        oldest = min([entry, *self.sharing(entry)], key=lambda each: each.seniority)
+        return None if oldest is entry else oldest

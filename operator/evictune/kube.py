@@ -1,0 +1,151 @@
+"""The API server as one small client: JSON in, JSON out, a time limit on every call.
+
+The only place that builds a connection to Kubernetes. Requests go through the official client's
+transport (TLS, tokens and their rotation) with plain dictionaries: server-side apply and status
+patches need exact content types, which the generated methods choose for themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import urllib3
+from kubernetes import client, config
+
+from evictune.api.policy import GROUP, PLURAL, VERSION
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+FIELD_MANAGER = "evictune"
+
+CONNECT_TIMEOUT = 3.0
+READ_TIMEOUT = 10.0
+PAGE_SIZE = 500
+
+log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """The API server refused, or could not be reached (status 0).
+
+    `reason` is the API's own word ("Conflict", "NotFound", "Forbidden"); `causes` its details.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, causes: tuple[Mapping[str, str], ...] = ()
+    ) -> None:
+        super().__init__(f"{reason} ({status}): {message}" if status else message)
+        self.status = status
+        self.reason = reason
+        self.causes = causes
+
+
+def load_configuration(kubeconfig: str | None) -> client.Configuration:
+    """Settings of the connection: the kubeconfig given, else the pod's service account, else
+    the usual kubeconfig ($KUBECONFIG, ~/.kube/config). Raises kubernetes.config.ConfigException.
+    """
+    configuration = client.Configuration()
+    if kubeconfig is not None:
+        config.load_kube_config(kubeconfig, client_configuration=configuration)
+        return configuration
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        config.load_kube_config(client_configuration=configuration)
+    return configuration
+
+
+def policies_path(namespace: str | None) -> str:
+    """The collection of policies: of one namespace, or of all with None."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{GROUP}/{VERSION}{scope}/{PLURAL}"
+
+
+class KubeApi:
+    """Blocking calls; safe to share between threads."""
+
+    def __init__(self, configuration: client.Configuration, connections: int = 8) -> None:
+        configuration.connection_pool_maxsize = connections
+        # A write that failed is decided upon again at the next tick, never repeated blindly.
+        configuration.retries = False
+        self._client = client.ApiClient(configuration)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send one request; the answer's JSON. Raises ApiError."""
+        serialized = self._client.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            response = self._client.call_api(
+                *serialized, _request_timeout=(CONNECT_TIMEOUT, READ_TIMEOUT)
+            )
+            data = response.read()
+        except (urllib3.exceptions.HTTPError, client.ApiException) as error:
+            raise ApiError(0, "Unreachable", f"API server: {error}") from error
+        return _decode(response.status, data)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One object. Raises ApiError."""
+        return self.request("GET", path)
+
+    def get_or_none(self, path: str) -> dict[str, Any] | None:
+        """One object, or None where there is none. Raises ApiError for other faults."""
+        try:
+            return self.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def items(
+        self, path: str, selection: Mapping[str, str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """All objects of a collection, page by page; `selection` is, for example, labelSelector.
+
+        Raises ApiError.
+        """
+        query = {"limit": str(PAGE_SIZE), **(selection or {})}
+        while True:
+            page = self.request("GET", path, query=query)
+            yield from page.get("items", ())
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    def apply(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Server-side apply under our field manager, never forced. Raises ApiError."""
+        query = {"fieldManager": FIELD_MANAGER, "force": "false"}
+        return self.request("PATCH", path, body=body, content_type=APPLY_PATCH, query=query)
+
+
+def _decode(status: int, data: bytes | None) -> dict[str, Any]:
+    """The JSON object of an answer; an error's Status object becomes ApiError."""
+    try:
+        answer = json.loads(data or b"{}")
+    except ValueError:
+        answer = {"reason": "NotJSON", "message": (data or b"")[:200].decode(errors="replace")}
+        status = status if status >= 300 else 0
+    if not isinstance(answer, dict):
+        raise ApiError(0, "NotJSON", "the API server's answer is not an object")
+    if 200 <= status < 300:
+        return answer
+    causes = tuple((answer.get("details") or {}).get("causes") or ())
+    reason, message = answer.get("reason") or "Error", answer.get("message") or "no message"
+    raise ApiError(status, str(reason), str(message), causes)

@@ -1,0 +1,53 @@
+"""Log lines: JSON for machines, text for terminals. Structured fields ride in `extra={"fields"}`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+from evictune.api.times import format_time
+
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, Any] = {
+            "time": format_time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """The message, then the structured fields."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        fields: dict[str, Any] = getattr(record, "fields", {})
+        told = " ".join(f"{key}={value}" for key, value in fields.items() if value)
+        return f"{super().format(record)}{'  ' + told if told else ''}"
+
+
+def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
+    """Log to standard error. `log_format`: "json" or "text"."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JSONFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    if verbose:
+        logging.getLogger("evictune").setLevel(logging.DEBUG)
+    # Kopf tells of every event of the watch; the transitions are told by us.
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)

@@ -1,0 +1,128 @@
+"""What the operator tells Prometheus about itself.
+
+Label values are policies and members of closed lists; the series of a deleted policy go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+POLICY = ("namespace", "policy")
+_TICK_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LAG_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60)
+
+
+class OperatorMetrics:
+    """All series, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.decisions = Counter(
+            "evictune_decisions", "Transitions by reason.", (*POLICY, "reason"), registry=registry
+        )
+        self.regime = Gauge(
+            "evictune_regime_info", "1 for the regime now.", (*POLICY, "regime"), registry=registry
+        )
+        self.slo_met = Gauge(
+            "evictune_slo_met",
+            "1 every objective is met, 0 one is violated; absent while unknown.",
+            POLICY,
+            registry=registry,
+        )
+        self.reading = Gauge(
+            "evictune_reading",
+            "Readings as decided upon, in seconds, shares or per second; absent while unknown.",
+            (*POLICY, "reading"),
+            registry=registry,
+        )
+        self.applied = Gauge(
+            "evictune_applied_tokens",
+            "Values of T-LRU kept; absent under stock LRU.",
+            (*POLICY, "knob"),
+            registry=registry,
+        )
+        self.tick_seconds = Histogram(
+            "evictune_tick_seconds",
+            "Duration of one tick: read, observe, decide, act.",
+            POLICY,
+            buckets=_TICK_BUCKETS,
+            registry=registry,
+        )
+        self.tick_lag = Histogram(
+            "evictune_tick_lag_seconds",
+            "How much later than scheduled a tick began.",
+            POLICY,
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        self.last_tick = Gauge(
+            "evictune_last_tick_timestamp_seconds",
+            "When the last tick that succeeded ended.",
+            POLICY,
+            registry=registry,
+        )
+        self.tick_failures = Counter(
+            "evictune_tick_failures", "Ticks that ended in an error.", POLICY, registry=registry
+        )
+        self.lost_events = Counter(
+            "evictune_lost_watch_events",
+            "Policies that a re-list found and the watch had not told of.",
+            registry=registry,
+        )
+        self.policies = Gauge("evictune_policies", "Policies being followed.", registry=registry)
+        self.last_list = Gauge(
+            "evictune_last_list_timestamp_seconds",
+            "When the policies were last listed with success.",
+            registry=registry,
+        )
+        self.last_event = Gauge(
+            "evictune_last_watch_event_timestamp_seconds",
+            "When the watch last delivered an event.",
+            registry=registry,
+        )
+
+    def show_reading(self, key: tuple[str, str], name: str, value: float | None) -> None:
+        """Set a reading's series, or remove it while the reading has no value."""
+        _set_or_remove(self.reading, (*key, name), value)
+
+    def show_slo(self, key: tuple[str, str], met: bool | None) -> None:
+        """Set whether the objectives are met, or remove the series while unknown."""
+        _set_or_remove(self.slo_met, key, None if met is None else float(met))
+
+    def show_applied(self, key: tuple[str, str], values: Mapping[str, int | None]) -> None:
+        """Set the values kept."""
+        for knob, value in values.items():
+            _set_or_remove(self.applied, (*key, knob), value)
+
+    def show_regime(self, key: tuple[str, str], regime: str) -> None:
+        """Set the regime now; the one before goes."""
+        self.regime.remove_by_labels(dict(zip(POLICY, key, strict=True)))
+        self.regime.labels(*key, regime).set(1)
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Remove every series of a policy."""
+        labels = dict(zip(POLICY, key, strict=True))
+        for family in self._per_policy():
+            family.remove_by_labels(labels)
+
+    def _per_policy(self) -> Iterable[Counter | Gauge | Histogram]:
+        return (
+            self.decisions,
+            self.regime,
+            self.slo_met,
+            self.reading,
+            self.applied,
+            self.tick_seconds,
+            self.tick_lag,
+            self.last_tick,
+            self.tick_failures,
+        )
+
+
+def _set_or_remove(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
+    if value is None:
+        gauge.remove_by_labels(dict(zip(gauge._labelnames, labels, strict=True)))
+    else:
+        gauge.labels(*labels).set(value)

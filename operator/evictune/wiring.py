@@ -1,0 +1,229 @@
+"""`evictune wire`: a workload's manifest with the plugin's volume, environment and port added.
+
+Documents that need nothing, and manifests already wired, come out as they went in, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from evictune.api.knobs import config_map_name
+from evictune.api.reasons import Reason
+from evictune.observe.containers import ContainerError, find_engine
+
+KINDS = ("Deployment", "StatefulSet")
+KNOBS_DIR = "/etc/evictune/knobs"
+PLUGIN_DIR = "/opt/evictune/plugin"
+METRICS_PORT = 9410
+_KNOBS_VOLUME = "evictune-knobs"
+_PLUGIN_VOLUME = "evictune-plugin"
+_COPY_DIR = "/evictune-plugin"
+
+Object = dict[str, Any]
+
+
+class WiringError(ValueError):
+    """A manifest that cannot be wired, with the remedy."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """plugin_image: copied in by an init container; None: the engine's image has the plugin."""
+
+    plugin_image: str | None = None
+    container: str | None = None
+
+
+def wire(text: str, wiring: Wiring) -> str:
+    """The manifest with every workload that runs an engine wired. Raises WiringError."""
+    wired, seen = [], []
+    problems: list[WiringError] = []
+    found = False
+    for chunk, document in _documents(text):
+        kind = document.get("kind") if isinstance(document, dict) else None
+        seen.append(str(kind))
+        if kind in KINDS:
+            try:
+                chunk = _wire_workload(chunk, document, wiring)
+                found = True
+            except _NoEngineError as error:
+                problems.append(error)
+        wired.append(chunk)
+    if found:
+        return "".join(wired)
+    if problems:
+        raise problems[0]
+    kinds = ", ".join(kind for kind in seen if kind != "None") or "nothing"
+    raise WiringError(
+        f"no workload to wire: the manifest holds {kinds}; evictune wires {' and '.join(KINDS)}"
+    )
+
+
+class _NoEngineError(WiringError):
+    """This workload runs no engine; another one of the same manifest may."""
+
+
+def _documents(text: str) -> Iterator[tuple[str, Any]]:
+    """Each YAML document's text and content."""
+    line = 0
+    for chunk in re.split(r"(?m)^(?=---(?:\s|$))", text):
+        try:
+            yield chunk, yaml.safe_load(chunk)
+        except yaml.YAMLError as error:
+            raise WiringError(_where(error, line)) from error
+        line += chunk.count("\n")
+
+
+def _where(error: yaml.YAMLError, lines_before: int) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    if mark is None:
+        return f"not YAML: {problem}"
+    return f"not YAML: line {lines_before + mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+def _wire_workload(chunk: str, document: Object, wiring: Wiring) -> str:
+    """The document's text, changed only if something had to be added."""
+    before = yaml.safe_dump(document)
+    what = f"{document['kind']} {(document.get('metadata') or {}).get('name') or '(no name)'}"
+    name = (document.get("metadata") or {}).get("name")
+    if not isinstance(name, str):
+        raise WiringError(f"{what}: metadata.name is needed: it names the ConfigMap to mount")
+    pod = _pod_spec(document, what)
+    container = _engine(pod, wiring, what)
+    _add_knobs(pod, container, config_map_name(document["kind"], name))
+    if wiring.plugin_image:
+        _add_plugin(pod, container, wiring.plugin_image, what)
+    if yaml.safe_dump(document) == before:
+        return chunk
+    return _head(chunk) + dump(document)
+
+
+def _pod_spec(document: Object, what: str) -> Object:
+    try:
+        pod = document["spec"]["template"]["spec"]
+        usable = all(isinstance(each["name"], str) for each in pod["containers"])
+    except (KeyError, TypeError):
+        usable = False
+    if not usable:
+        raise WiringError(f"{what}: spec.template.spec.containers with their names are needed")
+    found: Object = pod
+    return found
+
+
+def _engine(pod: Object, wiring: Wiring, what: str) -> Object:
+    """The engine's container, known by what it runs unless it was named."""
+    containers: list[Object] = pod["containers"]
+    by_name = {each["name"]: each for each in containers}
+    names = ", ".join(by_name)
+    if wiring.container is not None and wiring.container not in by_name:
+        raise WiringError(f"{what}: no container {wiring.container!r}; there are: {names}")
+    try:
+        return by_name[find_engine(containers, wiring.container).name]
+    except ContainerError as error:
+        if error.reason is Reason.NO_ENGINE_CONTAINER:
+            raise _NoEngineError(
+                f"{what}: no container looks like an engine ({names}): name it with --container"
+            ) from error
+        raise WiringError(
+            f"{what}: more than one container looks like an engine ({names}): "
+            "choose with --container"
+        ) from error
+
+
+def _add_knobs(pod: Object, container: Object, config_map: str) -> None:
+    """The knob document's mount, the pod's name, the plugin's port."""
+    volume = {"name": _KNOBS_VOLUME, "configMap": {"name": config_map, "optional": True}}
+    mount = {"name": _KNOBS_VOLUME, "mountPath": KNOBS_DIR, "readOnly": True}
+    pod_name = {"fieldRef": {"fieldPath": "metadata.name"}}
+    _upsert(list_in(pod, "volumes"), "name", volume)
+    _upsert(list_in(container, "volumeMounts"), "mountPath", mount)
+    env = list_in(container, "env")
+    _upsert(env, "name", {"name": "EVICTUNE_KNOBS_DIR", "value": KNOBS_DIR})
+    _upsert(env, "name", {"name": "EVICTUNE_POD_NAME", "valueFrom": pod_name})
+    port = {"name": "evictune", "containerPort": METRICS_PORT}
+    _upsert(list_in(container, "ports"), "containerPort", port)
+
+
+def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:
+    """An init container that copies the plugin, and the path on which Python finds it."""
+    resources = {"cpu": "100m", "memory": "64Mi"}
+    copier = {
+        "name": _PLUGIN_VOLUME,
+        "image": image,
+        "command": ["cp", "-r", f"{PLUGIN_DIR}/.", f"{_COPY_DIR}/"],
+        # Equal, so that a pod of the class Guaranteed stays one.
+        "resources": {"requests": dict(resources), "limits": dict(resources)},
+        "volumeMounts": [{"name": _PLUGIN_VOLUME, "mountPath": _COPY_DIR}],
+    }
+    _upsert(list_in(pod, "volumes"), "name", {"name": _PLUGIN_VOLUME, "emptyDir": {}})
+    _upsert(list_in(pod, "initContainers"), "name", copier)
+    mount = {"name": _PLUGIN_VOLUME, "mountPath": PLUGIN_DIR, "readOnly": True}
+    _upsert(list_in(container, "volumeMounts"), "mountPath", mount)
+    _add_python_path(list_in(container, "env"), what)
+
+
+def _add_python_path(env: list[Object], what: str) -> None:
+    for variable in env:
+        if variable.get("name") != "PYTHONPATH":
+            continue
+        if "valueFrom" in variable:
+            raise WiringError(
+                f"{what}: PYTHONPATH comes from a reference: add {PLUGIN_DIR} to it there and "
+                "use --plugin-installed"
+            )
+        parts = [part for part in str(variable.get("value") or "").split(":") if part]
+        if PLUGIN_DIR not in parts:
+            variable["value"] = ":".join([*parts, PLUGIN_DIR])
+        return
+    env.append({"name": "PYTHONPATH", "value": PLUGIN_DIR})
+
+
+def _upsert(items: list[Object], key: str, item: Object) -> None:
+    """Put the item in place of the one with the same key, or at the end."""
+    for index, present in enumerate(items):
+        if present.get(key) == item[key]:
+            items[index] = present if item.items() <= present.items() else item
+            return
+    items.append(item)
+
+
+def list_in(parent: Object, key: str) -> list[Object]:
+    """The list at `key`, made if it is absent or null."""
+    if not isinstance(parent.get(key), list):
+        parent[key] = []
+    found: list[Object] = parent[key]
+    return found
+
+
+def _head(chunk: str) -> str:
+    """The document's separator and the comments that stand before its content."""
+    head = ""
+    for line in chunk.splitlines(keepends=True):
+        if line.strip() and not line.startswith(("---", "#")):
+            break
+        head += line
+    return head
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_represent: Callable[..., None] = _Dumper.add_representer
+_represent(str, _text)
+
+
+def dump(document: Any) -> str:
+    """YAML as people write it: order kept, no line folded."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
