@@ -1,0 +1,172 @@
+"""What Kopf delivers, handed to the scheduler.
+
+Only low-level event handlers: they add no finalizer, no annotation and no patch, so that deleting
+a policy, its namespace or the operator in any order leaves nothing stuck. A periodic list is the
+backstop for a watch that went silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor as Pool
+from typing import Any
+
+import kopf
+
+from evictune.api.policy import GROUP, PLURAL, VERSION
+from evictune.index import Entry, PolicyIndex, entry_of, is_leaving
+from evictune.kube import ApiError, KubeApi, policies_path
+from evictune.loop import Clock, Scheduler
+from evictune.operator_metrics import OperatorMetrics
+
+RELIST_INTERVAL = 60.0
+FIRST_LIST_RETRY = 5.0
+WATCH_SERVER_TIMEOUT = 240.0
+WATCH_CLIENT_TIMEOUT = 270.0
+REQUEST_TIMEOUT = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Keeps index and scheduler in step with the policies that exist."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        index: PolicyIndex,
+        scheduler: Scheduler,
+        metrics: OperatorMetrics,
+        pool: Pool,
+        namespaces: Iterable[str],
+        clock: Clock,
+    ) -> None:
+        self._api = api
+        self._index = index
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._pool = pool
+        self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
+        self._clock = clock
+        self._listed = asyncio.Event()
+        self._backstop: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """List once, so that rivals are known before the first tick; then keep listing."""
+        await self._try_list()
+        self._backstop = asyncio.create_task(self._keep_listing(), name="list policies")
+
+    async def stop(self) -> None:
+        """Stop listing and all policies' loops."""
+        if self._backstop is not None:
+            self._backstop.cancel()
+        await self._scheduler.stop()
+
+    async def on_event(self, body: Mapping[str, Any], deleted: bool) -> None:
+        """One event of the watch."""
+        self._metrics.last_event.set(self._clock.wall())
+        if not self._listed.is_set():
+            return  # The list that is still to come holds this one.
+        if deleted or is_leaving(body):
+            self._forget(entry_of(body))
+        else:
+            self._follow(entry_of(body))
+
+    async def _keep_listing(self) -> None:
+        while True:
+            listed = self._listed.is_set()
+            await self._clock.sleep(RELIST_INTERVAL if listed else FIRST_LIST_RETRY)
+            await self._try_list()
+
+    async def _try_list(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            bodies = await loop.run_in_executor(self._pool, self._list)
+        except ApiError as error:
+            hint = "; install the definition: evictune crd | kubectl apply -f -"
+            log.error("cannot list policies: %s%s", error, hint if error.status == 404 else "")
+            return
+        self._metrics.last_list.set(self._clock.wall())
+        self._compare([entry_of(body) for body in bodies if not is_leaving(body)])
+
+    def _list(self) -> list[dict[str, Any]]:
+        paths = [policies_path(namespace) for namespace in self._namespaces]
+        return [body for path in paths for body in self._api.items(path)]
+
+    def _compare(self, entries: list[Entry]) -> None:
+        """Bring index and scheduler to what the list shows."""
+        first = not self._listed.is_set()
+        unseen = [each for each in entries if self._is_news(each)]
+        gone = self._index.keys() - {each.key for each in entries}
+        if not first and (unseen or gone):
+            log.warning("the watch had not told of %d policies", len(unseen) + len(gone))
+            self._metrics.lost_events.inc(len(unseen) + len(gone))
+        self._listed.set()
+        for each in entries:
+            self._index.put(each)
+        for key in gone:
+            self._forget(self._index.get(key))
+        for each in entries:
+            self._scheduler.ensure(each, spread=first)
+
+    def _is_news(self, entry: Entry) -> bool:
+        known = self._index.get(entry.key)
+        return known is None or known.uid != entry.uid or known.generation < entry.generation
+
+    def _follow(self, entry: Entry) -> None:
+        self._index.put(entry)
+        self._scheduler.ensure(entry)
+
+    def _forget(self, entry: Entry | None) -> None:
+        """A policy is gone: the next oldest of its target takes over at once."""
+        if entry is None:
+            return
+        self._index.remove(entry.key)
+        self._scheduler.remove(entry.key)
+        for other in self._index.sharing(entry):
+            self._scheduler.wake(other.key)
+
+
+def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
+    """Kopf's settings: no Events of its own, no stream that stays silent for long."""
+    settings.posting.enabled = False
+    settings.watching.server_timeout = WATCH_SERVER_TIMEOUT
+    settings.watching.client_timeout = WATCH_CLIENT_TIMEOUT
+    settings.watching.connect_timeout = REQUEST_TIMEOUT
+    settings.networking.request_timeout = REQUEST_TIMEOUT
+    # Watching namespaces and definitions needs rights that a namespaced operator does not have.
+    settings.scanning.disabled = namespaced
+
+
+def build_registry(
+    follower: Callable[[], Follower],
+    login: Callable[[], kopf.ConnectionInfo],
+    *,
+    namespaced: bool,
+) -> kopf.OperatorRegistry:
+    """Kopf's handlers. `follower` is called once, inside the running event loop."""
+    registry = kopf.OperatorRegistry()
+    running: list[Follower] = []
+
+    @kopf.on.login(registry=registry)
+    def _login(**_: Any) -> kopf.ConnectionInfo:
+        return login()
+
+    @kopf.on.startup(registry=registry)
+    async def _start(settings: kopf.OperatorSettings, **_: Any) -> None:
+        configure(settings, namespaced=namespaced)
+        running.append(follower())
+        await running[0].start()
+
+    @kopf.on.cleanup(registry=registry)
+    async def _stop(**_: Any) -> None:
+        for each in running:
+            await each.stop()
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    async def _event(event: Mapping[str, Any], **_: Any) -> None:
+        await running[0].on_event(event["object"], event.get("type") == "DELETED")
+
+    return registry

@@ -1,0 +1,206 @@
+"""The operator's own schedule: one task a policy, each on a fixed grid of its own.
+
+Ticks fall on start + n x interval, however long a tick takes, so that they do not drift. A tick
+that fails is counted and tried again at the next point of the grid. Nothing that one policy waits
+for delays another: they share only a bounded pool of threads, whose calls all have time limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from evictune.index import Entry, Key
+from evictune.operator_metrics import OperatorMetrics
+from evictune.tick import Outcome
+
+DEFAULT_INTERVAL = 30.0
+# A tick's parts have their own limits; this one only catches what they miss.
+TICK_LIMIT = 120.0
+# The first ticks of many policies are spread over this share of the default interval.
+JITTER = 0.1
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, handed in so that tests own it. `monotonic` and `sleep` belong together."""
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+def next_due(start: float, interval: float, now: float, check_at: float | None = None) -> float:
+    """The next point of the grid start + n x interval after `now`, or `check_at` if sooner.
+
+    All in seconds of one clock. A point exactly now has passed.
+    """
+    due = start + (math.floor((now - start) / interval) + 1) * interval
+    if check_at is not None and check_at < due:
+        return check_at
+    return due
+
+
+def jitter_of(uid: str, spread: float) -> float:
+    """A delay within [0, spread), always the same for one policy."""
+    share = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4]) / 2**32
+    return share * spread
+
+
+class PolicyLoop:
+    """The task of one policy."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        tick: Callable[[Key], Awaitable[Outcome | None]],
+        metrics: OperatorMetrics,
+        clock: Clock,
+        jitter: float,
+    ) -> None:
+        self.entry = entry
+        self._tick = tick
+        self._metrics = metrics
+        self._clock = clock
+        self._jitter = jitter
+        self._woken = asyncio.Event()
+        self._generation = -1
+        self._interval = DEFAULT_INTERVAL
+
+    def edited(self, generation: int) -> None:
+        """Tick now if this generation has not been read yet. Status writes do not raise it."""
+        if generation > self._generation:
+            self.wake()
+
+    def wake(self) -> None:
+        """Tick now."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Tick until the policy is gone."""
+        await self._wait(self._jitter)
+        due = start = self._clock.monotonic()
+        while True:
+            self._woken.clear()
+            self._metrics.tick_lag.labels(*self.entry.key).observe(
+                max(0.0, self._clock.monotonic() - due)
+            )
+            interval, check_at = self._interval, None
+            outcome = await self._try()
+            if isinstance(outcome, Outcome):
+                self._generation, self._interval = outcome.generation, outcome.interval
+                if outcome.next_check is not None:
+                    check_at = self._clock.monotonic() + outcome.next_check
+            elif outcome is None:
+                return
+            if self._interval != interval:
+                start = due
+            now = self._clock.monotonic()
+            due = next_due(start, self._interval, now, check_at)
+            if await self._wait(due - now):
+                due = self._clock.monotonic()
+
+    async def _try(self) -> Outcome | Exception | None:
+        """One tick, measured; its failure counted and reported."""
+        key = self.entry.key
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(TICK_LIMIT):
+                outcome = await self._tick(key)
+        # Whatever goes wrong with one policy must not end its loop: the next tick starts afresh.
+        except Exception as error:  # noqa: BLE001
+            self._metrics.tick_failures.labels(*key).inc()
+            log.error(
+                "tick failed: %s: %s",
+                type(error).__name__,
+                error,
+                extra={"fields": {"namespace": key[0], "policy": key[1]}},
+                exc_info=log.isEnabledFor(logging.DEBUG),
+            )
+            return error
+        self._metrics.tick_seconds.labels(*key).observe(self._clock.monotonic() - began)
+        self._metrics.last_tick.labels(*key).set(self._clock.wall())
+        return outcome
+
+    async def _wait(self, seconds: float) -> bool:
+        """Sleep, or be woken: True if woken."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return self._woken.is_set()
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        waking = asyncio.ensure_future(self._woken.wait())
+        try:
+            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+            return self._woken.is_set()
+        finally:
+            sleeping.cancel()
+            waking.cancel()
+
+
+class Scheduler:
+    """Starts, wakes and stops the loops of policies. Used from the event loop only."""
+
+    def __init__(
+        self,
+        tick: Callable[[Key], Awaitable[Outcome | None]],
+        metrics: OperatorMetrics,
+        clock: Clock | None = None,
+        jitter: float = JITTER * DEFAULT_INTERVAL,
+    ) -> None:
+        self._tick = tick
+        self._metrics = metrics
+        self._clock = clock or Clock()
+        self._jitter = jitter
+        self._loops: dict[Key, tuple[PolicyLoop, asyncio.Task[None]]] = {}
+
+    def ensure(self, entry: Entry, *, spread: bool = False) -> None:
+        """Start the policy's loop, or wake it if the policy was edited.
+
+        `spread`: one of many that start together; its first tick is put off by its jitter.
+        """
+        running = self._loops.get(entry.key)
+        if running and running[0].entry.uid == entry.uid and not running[1].done():
+            running[0].edited(entry.generation)
+            return
+        if running:
+            self.remove(entry.key)
+        jitter = jitter_of(entry.uid, self._jitter) if spread else 0.0
+        loop = PolicyLoop(entry, self._tick, self._metrics, self._clock, jitter)
+        task = asyncio.create_task(loop.run(), name=f"policy {entry.namespace}/{entry.name}")
+        self._loops[entry.key] = (loop, task)
+        task.add_done_callback(lambda _: self._ended(loop))
+        self._metrics.policies.set(len(self._loops))
+
+    def wake(self, key: Key) -> None:
+        """Tick now, if the policy is known."""
+        if key in self._loops:
+            self._loops[key][0].wake()
+
+    def remove(self, key: Key) -> None:
+        """Stop the policy's loop and forget its series."""
+        running = self._loops.pop(key, None)
+        if running is None:
+            return
+        running[1].cancel()
+        self._metrics.forget(key)
+        self._metrics.policies.set(len(self._loops))
+
+    def _ended(self, loop: PolicyLoop) -> None:
+        """A loop that found its policy gone; one that was replaced meanwhile is not touched."""
+        running = self._loops.get(loop.entry.key)
+        if running and running[0] is loop:
+            self.remove(loop.entry.key)
+
+    async def stop(self) -> None:
+        """Stop all loops."""
+        tasks = [task for _, task in self._loops.values()]
+        for key in list(self._loops):
+            self.remove(key)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,102 @@
+"""`evictune run`: the parts put together, and Kopf started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import kopf
+from kubernetes import client
+from prometheus_client import start_http_server
+
+from evictune.api.sources import OperatorConfiguration, parse_configuration
+from evictune.handlers import Follower, build_registry
+from evictune.index import PolicyIndex
+from evictune.kube import KubeApi, load_configuration
+from evictune.logs import set_up_logging
+from evictune.loop import Clock, Scheduler
+from evictune.observe import ApiClusterReader, Observer
+from evictune.operator_metrics import OperatorMetrics
+from evictune.tick import Ticker
+
+# Calls to the API server under way at once, of all policies together.
+API_THREADS = 8
+
+log = logging.getLogger(__name__)
+
+
+def run_operator(
+    config_file: Path,
+    kubeconfig: str | None,
+    namespaces: Sequence[str],
+    log_format: str,
+    *,
+    verbose: bool,
+) -> None:
+    """Run until a signal. Raises FieldError or ConfigException for what cannot be used."""
+    configuration = parse_configuration(config_file.read_text("utf-8"))
+    set_up_logging(log_format, verbose=verbose)
+    chosen = tuple(namespaces) or configuration.namespaces
+    metrics = OperatorMetrics()
+    host, port = _host_port(configuration.metrics_address)
+    start_http_server(port, host, registry=metrics.registry)
+    api = KubeApi(load_configuration(kubeconfig), connections=API_THREADS)
+    with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
+        registry = build_registry(
+            lambda: _follower(api, configuration, metrics, pool, chosen),
+            lambda: connection_info(load_configuration(kubeconfig)),
+            namespaced=bool(chosen),
+        )
+        asyncio.run(
+            kopf.operator(
+                registry=registry,
+                settings=kopf.OperatorSettings(),
+                namespaces=chosen,
+                clusterwide=not chosen,
+                standalone=True,
+                liveness_endpoint=f"http://{configuration.liveness_address}/healthz",
+            )
+        )
+
+
+def _follower(
+    api: KubeApi,
+    configuration: OperatorConfiguration,
+    metrics: OperatorMetrics,
+    pool: ThreadPoolExecutor,
+    namespaces: Sequence[str],
+) -> Follower:
+    """The operator's parts; made inside the event loop that they belong to."""
+    clock = Clock()
+    index = PolicyIndex()
+    observer = Observer(ApiClusterReader(api), configuration.sources, clock.wall)
+    ticker = Ticker(api, observer, index, metrics, pool, clock.wall)
+    scheduler = Scheduler(ticker.tick, metrics, clock)
+    log.info("following policies in %s", ", ".join(namespaces) or "all namespaces")
+    return Follower(api, index, scheduler, metrics, pool, namespaces, clock)
+
+
+def connection_info(configuration: client.Configuration) -> kopf.ConnectionInfo:
+    """The same connection in Kopf's words. Called again when a token is no longer accepted."""
+    header: str = configuration.get_api_key_with_prefix("BearerToken") or ""
+    scheme, _, token = header.rpartition(" ")
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        username=configuration.username or None,
+        password=configuration.password or None,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+    )
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    """HOST:PORT, checked when the configuration was parsed."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

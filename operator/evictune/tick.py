@@ -1,0 +1,196 @@
+"""One tick of one policy: read it afresh, observe, decide, act, tell.
+
+Faults of the outside world that `observe` knows are part of the observation. What else goes wrong
+ends the tick; the next one starts from facts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor as Pool
+from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from evictune.act.executor import Executor
+from evictune.act.knobs import ForeignManagerError, StaleObjectError, StoredKnobs
+from evictune.api.decision import ConditionType, Decision, Memory
+from evictune.api.observation import Interval, Observation, Value
+from evictune.api.parse import parse_policy
+from evictune.api.policy import EvictionPolicy
+from evictune.api.quantity import FieldError
+from evictune.api.status import invalid_status, memory_from_status, status_of
+from evictune.decide import decide
+from evictune.index import Key, PolicyIndex, is_leaving
+from evictune.kube import KubeApi, policies_path
+from evictune.operator_metrics import OperatorMetrics
+
+# A policy that cannot be understood is looked at again this often; an edit wakes it at once.
+INVALID_INTERVAL = 60.0
+RETRY_STALE = 0.5
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """What `observe` offers."""
+
+    async def observe(self, policy: EvictionPolicy) -> Observation:
+        """Never raises for faults of the outside world."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """When to look again: every `interval` seconds, or once after `next_check`."""
+
+    interval: float
+    generation: int
+    next_check: float | None = None
+
+
+class Ticker:
+    """Carries out ticks. Blocking calls run in `pool`; `clock` gives seconds since the epoch."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        observer: Observer,
+        index: PolicyIndex,
+        metrics: OperatorMetrics,
+        pool: Pool,
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._executor = Executor(api)
+        self._observer = observer
+        self._index = index
+        self._metrics = metrics
+        self._pool = pool
+        self._clock = clock
+        self._told: set[str] = set()
+
+    async def tick(self, key: Key) -> Outcome | None:
+        """One tick; None if the policy is gone. Raises what makes a tick fail."""
+        namespace, name = key
+        body = await self._blocking(self._api.get_or_none, f"{policies_path(namespace)}/{name}")
+        if body is None or is_leaving(body):
+            return None
+        generation = body["metadata"].get("generation", 0)
+        try:
+            policy = parse_policy(body)
+        except FieldError as error:
+            wanted = invalid_status(body, error, self._clock())
+            await self._blocking(self._executor.status.write, body, wanted)
+            return Outcome(INVALID_INTERVAL, generation)
+        return await self._follow(body, policy)
+
+    async def _follow(self, body: Mapping[str, Any], policy: EvictionPolicy) -> Outcome:
+        interval = policy.spec.behavior.interval
+        memory = memory_from_status(policy.status)
+        await self._tell_again(policy, memory)
+        stored, observation = await asyncio.gather(
+            self._blocking(self._executor.knobs.read, policy),
+            self._observer.observe(policy),
+        )
+        observation = self._complete(policy, observation, stored)
+        now = self._clock()
+        decision = decide(policy, memory, observation, now)
+        wanted = status_of(policy, decision, observation, now)
+        try:
+            await self._blocking(
+                self._executor.carry_out, body, policy, decision, wanted, stored, now
+            )
+        except StaleObjectError as error:
+            log.info("%s: %s; deciding afresh", policy.key, error)
+            return Outcome(interval, policy.generation, RETRY_STALE)
+        except ForeignManagerError as error:
+            log.warning("%s: %s; leaving it alone", policy.key, error)
+            return Outcome(interval, policy.generation)
+        self._tell(policy, decision, observation)
+        return Outcome(interval, policy.generation, decision.next_check)
+
+    def _complete(
+        self, policy: EvictionPolicy, observation: Observation, stored: StoredKnobs
+    ) -> Observation:
+        """Add what only the operator knows: the document, and who else claims the target."""
+        conflict = ""
+        rival = self._index.older_rival((policy.namespace, policy.name))
+        if rival is not None:
+            target = policy.spec.target_ref
+            conflict = (
+                f"policy {rival.name} (of {rival.created}) is older and has the same target, "
+                f"{target.kind} {target.name}"
+            )
+        elif stored.foreign_manager:
+            conflict = (
+                f"the knob document was changed by field manager {stored.foreign_manager}: it "
+                "stays so until the ConfigMap is deleted"
+            )
+        return replace(observation, document=stored.document, conflict=conflict)
+
+    async def _tell_again(self, policy: EvictionPolicy, memory: Memory) -> None:
+        """At the first tick: Events that a predecessor may have died before emitting."""
+        if policy.uid in self._told:
+            return
+        records, now = memory.decisions, self._clock()
+        await self._blocking(self._executor.tell_again, policy, records, now)
+        self._told.add(policy.uid)
+
+    def _tell(self, policy: EvictionPolicy, decision: Decision, observation: Observation) -> None:
+        """Counters, gauges and one log line a transition."""
+        key = (policy.namespace, policy.name)
+        for record in decision.audit:
+            self._metrics.decisions.labels(*key, str(record.reason)).inc()
+            log.info("%s: %s", record.reason, record.message, extra=_fields(policy, record))
+        if decision.memory.regime is not None:
+            self._metrics.show_regime(key, str(decision.memory.regime.name))
+        for condition in decision.conditions:
+            if condition.type is ConditionType.SLO_MET:
+                self._metrics.show_slo(key, condition.status)
+        for name, value in readings_of(observation).items():
+            self._metrics.show_reading(key, name, value)
+        applied = decision.memory.applied
+        values = applied.values if applied else None
+        self._metrics.show_applied(
+            key,
+            {
+                "xi": values.xi_tokens if values else None,
+                "q_hat": values.q_hat_tokens if values else None,
+            },
+        )
+
+    async def _blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
+
+
+def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:
+    """The log record's structured fields."""
+    fields: dict[str, Any] = {
+        "namespace": policy.namespace,
+        "policy": policy.name,
+        "reason": str(record.reason),
+        "decision_id": record.decision_id,
+    }
+    for name, values in (("from", record.change_from), ("to", record.change_to)):
+        if values is not None:
+            fields[name] = {"xi_tokens": values.xi_tokens, "q_hat_tokens": values.q_hat_tokens}
+    return {"fields": fields}
+
+
+def readings_of(observation: Observation) -> dict[str, float | None]:
+    """Readings by name; None where there is no value."""
+    ttft = observation.ttft
+    readings: dict[str, float | None] = {
+        "ttft_seconds": ttft.estimate if isinstance(ttft, Interval) else None
+    }
+    for name in ("queue_time", "kv_usage", "preemptions", "hit_ratio", "running", "waiting"):
+        reading = getattr(observation, name)
+        readings[name] = reading.value if isinstance(reading, Value) else None
+    return readings

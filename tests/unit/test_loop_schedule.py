@@ -1,0 +1,216 @@
+"""The schedule: a fixed grid, edits that wake, policies that do not delay each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from evictune.index import Entry, Key
+from evictune.loop import Scheduler, jitter_of, next_due
+from evictune.operator_metrics import OperatorMetrics
+from evictune.tick import Outcome
+
+from tests.support.fake_clock import FakeClock, settle
+
+
+def entry(name: str, uid: str = "", generation: int = 1) -> Entry:
+    target = ("ns", "Deployment", name)
+    return Entry("ns", name, uid or name, generation, "2026-11-29T12:00:00Z", target)
+
+
+class Ticks:
+    """Records when each policy ticked; `plan` says how a tick goes."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.times: dict[str, list[float]] = {}
+        self.plan: dict[str, Callable[[], Awaitable[Outcome | None]]] = {}
+
+    async def __call__(self, key: Key) -> Outcome | None:
+        self.times.setdefault(key[1], []).append(self.clock.now)
+        if key[1] in self.plan:
+            return await self.plan[key[1]]()
+        return Outcome(interval=10, generation=1)
+
+
+def run(scenario: Callable[[FakeClock, Ticks, Scheduler], Awaitable[None]]) -> OperatorMetrics:
+    metrics = OperatorMetrics()
+
+    async def body() -> None:
+        clock = FakeClock()
+        ticks = Ticks(clock)
+        scheduler = Scheduler(ticks, metrics, clock.clock)
+        await scenario(clock, ticks, scheduler)
+        await scheduler.stop()
+
+    asyncio.run(body())
+    return metrics
+
+
+def test_ticks_stay_on_the_grid_however_long_one_takes() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def slow() -> Outcome:
+            await clock.sleep(3 if len(ticks.times["a"]) != 2 else 14)
+            return Outcome(interval=10, generation=1)
+
+        ticks.plan["a"] = slow
+        scheduler.ensure(entry("a"))
+        await clock.advance(55)
+        # The second tick lasts from 10 to 24: the point 20 is left out, 30 is kept.
+        assert ticks.times["a"] == [0, 10, 30, 40, 50]
+
+    run(scenario)
+
+
+def test_next_check_comes_between_without_moving_the_grid() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def check() -> Outcome:
+            soon = 4.0 if len(ticks.times["a"]) == 1 else None
+            return Outcome(interval=10, generation=1, next_check=soon)
+
+        ticks.plan["a"] = check
+        scheduler.ensure(entry("a"))
+        await clock.advance(21)
+        assert ticks.times["a"] == [0, 4, 10, 20]
+
+    run(scenario)
+
+
+def test_an_edit_wakes_and_a_status_write_does_not() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        scheduler.ensure(entry("a", generation=1))
+        await clock.advance(3)
+        scheduler.ensure(entry("a", generation=1))  # our own status write comes back
+        await clock.advance(1)
+        assert ticks.times["a"] == [0]
+        scheduler.ensure(entry("a", generation=2))
+        await clock.advance(0.5)
+        assert ticks.times["a"] == [0, 4]
+        await clock.advance(6)
+        assert ticks.times["a"] == [0, 4, 10]
+
+    run(scenario)
+
+
+def test_a_hanging_policy_does_not_delay_another() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def hang() -> Outcome:
+            await asyncio.Event().wait()
+            raise AssertionError("never reached")
+
+        ticks.plan["stuck"] = hang
+        scheduler.ensure(entry("stuck"))
+        scheduler.ensure(entry("a"))
+        await clock.advance(35)
+        assert ticks.times["a"] == [0, 10, 20, 30]
+
+    run(scenario)
+
+
+def test_a_failed_tick_is_counted_and_tried_again_at_the_next_point() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def fail() -> Outcome:
+            if len(ticks.times["a"]) == 2:
+                raise RuntimeError("the API server is away")
+            return Outcome(interval=10, generation=1)
+
+        ticks.plan["a"] = fail
+        scheduler.ensure(entry("a"))
+        await clock.advance(25)
+        assert ticks.times["a"] == [0, 10, 20]
+        assert failures(metrics_of(scheduler)) == 1
+
+    run(scenario)
+
+
+def metrics_of(scheduler: Scheduler) -> OperatorMetrics:
+    return scheduler._metrics
+
+
+def failures(metrics: OperatorMetrics) -> float | None:
+    labels = {"namespace": "ns", "policy": "a"}
+    return metrics.registry.get_sample_value("evictune_tick_failures_total", labels)
+
+
+def test_a_policy_that_is_gone_stops_and_its_series_go() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def gone_at_second() -> Outcome | None:
+            return Outcome(10, 1) if len(ticks.times["a"]) == 1 else None
+
+        ticks.plan["a"] = gone_at_second
+        scheduler.ensure(entry("a"))
+        scheduler.ensure(entry("b"))
+        await clock.advance(45)
+        assert ticks.times["a"] == [0, 10]
+
+    metrics = run(scenario)
+    labels = {
+        sample.labels.get("policy") for f in metrics.registry.collect() for sample in f.samples
+    }
+    assert labels == {None}
+
+
+def test_removed_policies_leave_no_series_and_are_not_counted() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        scheduler.ensure(entry("a"))
+        scheduler.ensure(entry("b"))
+        await clock.advance(1)
+        scheduler.remove(("ns", "a"))
+        await settle()
+        registry = metrics_of(scheduler).registry
+        assert registry.get_sample_value("evictune_policies") == 1
+        seen = {s.labels.get("policy") for f in registry.collect() for s in f.samples}
+        assert seen == {None, "b"}
+
+    run(scenario)
+
+
+def test_a_policy_made_again_under_its_name_starts_afresh() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        scheduler.ensure(entry("a", uid="first"))
+        await clock.advance(5)
+        scheduler.ensure(entry("a", uid="second"))
+        await clock.advance(1)
+        assert ticks.times["a"] == [0, 5]
+        await clock.advance(10)
+        assert ticks.times["a"] == [0, 5, 15]
+
+    run(scenario)
+
+
+def test_many_that_start_together_are_spread() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        for number in range(50):
+            scheduler.ensure(entry(f"p{number}"), spread=True)
+        await clock.advance(3.1)
+        firsts = sorted(times[0] for times in ticks.times.values())
+        assert len(firsts) == 50
+        assert firsts[0] < 0.5
+        assert 2.0 < firsts[-1] < 3.0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("start", "interval", "now", "check_at", "due"),
+    [
+        (0, 30, 0, None, 30),
+        (0, 30, 29.9, None, 30),
+        (0, 30, 30, None, 60),
+        (7, 30, 100, None, 127),
+        (0, 30, 10, 12, 12),
+        (0, 30, 10, 31, 30),
+    ],
+)
+def test_next_due(
+    start: float, interval: float, now: float, check_at: float | None, due: float
+) -> None:
+    assert next_due(start, interval, now, check_at) == due
+
+
+def test_jitter_is_bounded_and_always_the_same() -> None:
+    values = [jitter_of(f"uid-{number}", 3.0) for number in range(200)]
+    assert all(0 <= value < 3 for value in values)
+    assert len(set(values)) > 190
+    assert jitter_of("uid-1", 3.0) == values[1]
