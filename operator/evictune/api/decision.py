@@ -29,7 +29,8 @@ class Phase(StrEnum):
 class Baseline:
     """What the readings were when a change was decided: the verdict compares with it.
 
-    ttft_lower, ttft_upper seconds; share_above 0..1; uncached_tokens per second. None: unknown.
+    ttft_lower, ttft_upper seconds; share_above 0..1 of `requests`; uncached_tokens per second.
+    None: unknown.
     """
 
     ttft_lower: float | None
@@ -37,6 +38,7 @@ class Baseline:
     ttft_estimate: float | None
     share_above: float | None
     uncached_tokens: float | None
+    requests: float | None = None
 
 
 @dataclass(frozen=True)

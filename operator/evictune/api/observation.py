@@ -93,7 +93,8 @@ class Observation:
     preemptions per second of the hottest engine; running, waiting requests;
     prefill_rate computed prompt tokens per second of prefill; uncached_tokens computed prompt
     tokens per second; evicted_protected and evicted_tel_safe cached blocks evicted within the
-    window, from T-LRU's regions (evicted_lru: in stock order).
+    window, from T-LRU's regions (evicted_lru: in stock order); prompt_tokens_per_request the mean
+    length of a prompt, cached or not.
     conflict: the older policy, or the foreign field manager, in words; empty if none.
     """
 
@@ -113,4 +114,5 @@ class Observation:
     evicted_lru: Reading
     document: KnobDocument | None = None
     conflict: str = ""
+    prompt_tokens_per_request: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     metric_names: Mapping[str, str] = field(default_factory=dict)

@@ -54,6 +54,11 @@ class Reason(StrEnum):
         "A change was made and its effect is still being awaited.",
     )
     HEALTHY = ("Healthy", Kind.REGIME, "Every objective is met.")
+    BORDERLINE = (
+        "Borderline",
+        Kind.REGIME,
+        "An objective is within tolerance of its limit: neither met nor violated.",
+    )
     QUEUE_BOUND = (
         "QueueBound",
         Kind.REGIME,
@@ -72,6 +77,13 @@ class Reason(StrEnum):
         "Prompts are prefilled again because their cached blocks were evicted.",
         "xi_tokens decides what is evicted first; evictune searches for the value.",
     )
+    NO_REUSE = (
+        "NoReuse",
+        Kind.REGIME,
+        "An objective is violated, yet no cached block was evicted: what is prefilled had not "
+        "been cached, so no eviction order would help.",
+        "Relax slo.ttft.threshold, add replicas, or shorten the prompts.",
+    )
 
     # Why a reading has no value.
     NO_SERIES = (
@@ -85,6 +97,12 @@ class Reason(StrEnum):
         Kind.READING,
         "The metrics source did not answer in time or refused.",
         "Check the source's address and credentials in the operator's configuration.",
+    )
+    CLUSTER_UNAVAILABLE = (
+        "ClusterUnavailable",
+        Kind.READING,
+        "The API server did not answer in time or refused to show the target.",
+        "Check the operator's permissions and its connection to the API server.",
     )
     SOURCE_UNDEFINED = (
         "SourceUndefined",
@@ -181,6 +199,11 @@ class Reason(StrEnum):
     WRITTEN = ("Written", Kind.DECISION, "The knob document carries the change.")
     ACKNOWLEDGED = ("Acknowledged", Kind.DECISION, "Every ready engine has the change in force.")
     KEPT = ("Kept", Kind.DECISION, "The change helped and stays.")
+    NO_DIFFERENCE = (
+        "NoDifference",
+        Kind.DECISION,
+        "The change made no difference beyond tolerance; it stays, and the search goes on from it.",
+    )
     REVERTED = (
         "Reverted",
         Kind.DECISION,
@@ -238,3 +261,7 @@ class Reason(StrEnum):
         Kind.RESOURCE,
         "The interval of a reading spans its objective.",
     )
+
+
+# By the word that status and Events show.
+REASONS: dict[str, Reason] = {reason.value: reason for reason in Reason}

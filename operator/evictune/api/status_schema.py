@@ -1,0 +1,187 @@
+"""The schema of status: what `evictune.api.status` writes, field by field.
+
+Measured values are strings: a unit or a share, or the word Unknown or Idle; never NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_DECISIONS = 10
+MAX_QUARANTINE = 32
+
+
+def status_schema() -> dict[str, Any]:
+    """The schema of .status."""
+    return _object(
+        "What the operator sees, does and remembers. Written by the operator alone.",
+        observedGeneration=_integer("Generation of the spec that this status is about."),
+        conditions=_conditions(),
+        regime=_object(
+            "The diagnosis.",
+            name=_string("What the engines are doing, such as Healthy or ReuseLost."),
+            since=_time("Since when."),
+            message=_string("The diagnosis in words, with the readings it rests on."),
+        ),
+        observed=_observed(),
+        engines=_object(
+            "The engines of the target.",
+            total=_integer("Pods wanted."),
+            ready=_integer("Pods ready."),
+            acknowledged=_integer("Engines that show the wanted values in force."),
+            ineligible=_integer("Engines that cannot use T-LRU."),
+        ),
+        applied=_object(
+            "The last values that were kept or restored.",
+            revision=_integer("Revision of the knob document that carries them."),
+            decisionID=_string("The decision they come from."),
+            values=_values("The values."),
+            expires=_time("When the engines stop following the knob document, unless renewed."),
+        ),
+        pending=_pending(),
+        recommendation=_object(
+            "What would be set.",
+            target=_values("Within the bounds of spec.knobs."),
+            uncapped=_values("Without bounds."),
+            basis=_string("Why."),
+        ),
+        decisions=_list("The last transitions, newest last.", MAX_DECISIONS, _decision()),
+        quarantine=_list(
+            "Values tried and left, under which traffic; forgotten after a time.",
+            MAX_QUARANTINE,
+            _quarantined(),
+        ),
+        lastChangeTime=_time("When the last change was decided."),
+    )
+
+
+def _conditions() -> dict[str, Any]:
+    condition = _object(
+        "One aspect of the policy's state.",
+        required=("type", "status", "lastTransitionTime", "reason", "message"),
+        type=_string("Ready, TargetFound, MetricsAvailable, PolicyActive or SLOMet."),
+        status={"enum": ["True", "False", "Unknown"], **_string("Whether it holds.")},
+        observedGeneration=_integer("Generation of the spec that this is about."),
+        lastTransitionTime=_time("When status last changed."),
+        reason=_string("Why, in one word; docs/regimes.md explains each."),
+        message=_string("Why, in words."),
+    )
+    schema = _list("Ready, TargetFound, MetricsAvailable, PolicyActive, SLOMet.", 16, condition)
+    return schema | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+
+
+def _observed() -> dict[str, Any]:
+    return _object(
+        "The readings decided upon, over slo.ttft.window: a value, Idle or Unknown.",
+        ttft=_object(
+            "The objective's quantile of the time to first token, as histogram buckets bound it.",
+            lower=_string("It is at least this."),
+            upper=_string("It is at most this; +Inf: above the last bucket."),
+            estimate=_string("Interpolated within the bucket."),
+            requests=_string("Requests in the window."),
+            aboveThreshold=_string("Share of requests above slo.ttft.threshold."),
+        ),
+        kvCacheUsage=_string("Share of KV blocks held by live requests, of the hottest engine."),
+        preemptionsPerSecond=_string("Preemptions a second, of the hottest engine."),
+        queueTime=_string("Mean time a request waited before its prefill began."),
+        hitRatio=_string("Share of prompt tokens found in the prefix cache."),
+        running=_string("Requests running."),
+        waiting=_string("Requests waiting."),
+        prefillTokensPerSecond=_string("Tokens computed per second of prefill."),
+        uncachedTokensPerSecond=_string("Prompt tokens computed per second."),
+        promptTokensPerRequest=_string("Mean length of a prompt, cached or not."),
+        evictedProtected=_string("Cached blocks evicted although T-LRU protects them."),
+        evictedTelSafe=_string("Cached blocks evicted that T-LRU gives away first."),
+        evictedLru=_string("Cached blocks evicted in stock order."),
+    )
+
+
+def _pending() -> dict[str, Any]:
+    return _object(
+        "The change under way.",
+        decisionID=_string("Its identity."),
+        revision=_integer("Revision of the knob document that carries it."),
+        phase=_string("Writing, Acknowledging or Settling."),
+        values_before=_values("What a revert restores."),
+        to=_values("What is being set."),
+        baseline=_object(
+            "The readings when it was decided: the verdict compares with them.",
+            ttftLower=_string("Lower bound of the quantile."),
+            ttftUpper=_string("Upper bound of the quantile."),
+            ttftEstimate=_string("The quantile, interpolated."),
+            aboveThreshold=_string("Share of requests above the threshold."),
+            uncachedTokensPerSecond=_string("Prompt tokens computed per second."),
+            requests=_string("Requests in the window."),
+        ),
+        reason=_string("Why."),
+        startTime=_time("When it was decided."),
+        acknowledgedTime=_time("When the last engine acknowledged it."),
+        revertOf=_string("The decision that it takes back."),
+    )
+
+
+def _decision() -> dict[str, Any]:
+    return _object(
+        "One transition.",
+        decisionID=_string("The decision it belongs to."),
+        time=_time("When."),
+        reason=_string("What happened, in one word."),
+        message=_string("What happened, in words."),
+        values_before=_values("The values before."),
+        to=_values("The values after."),
+    )
+
+
+def _quarantined() -> dict[str, Any]:
+    return _object(
+        "A value that was tried and left.",
+        values=_values("The value."),
+        fingerprint=_string("The traffic under which it was tried, coarsely."),
+        until=_time("When it is forgotten."),
+        reason=_string("Why it was left."),
+        ttft=_string("The quantile measured with it."),
+        tooSmall=_boolean("Whether more was protected with it than fits."),
+    )
+
+
+def _values(description: str) -> dict[str, Any]:
+    return _object(
+        f"{description} Empty: stock LRU.",
+        xiTokens=_integer("xi in tokens."),
+        qHatTokens=_integer("qHat in tokens."),
+    )
+
+
+def _object(description: str, required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    """`values_before` stands for "from", which Python reserves."""
+    properties = {("from" if k == "values_before" else k): v for k, v in properties.items()}
+    schema: dict[str, Any] = {"type": "object", "description": description}
+    if required:
+        schema["required"] = list(required)
+    return schema | {"properties": properties}
+
+
+def _list(description: str, max_items: int, items: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "array",
+        "description": description,
+        "maxItems": max_items,
+        "x-kubernetes-list-type": "atomic",
+        "items": items,
+    }
+
+
+def _string(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def _time(description: str) -> dict[str, Any]:
+    return {"type": "string", "format": "date-time", "description": description}
+
+
+def _integer(description: str) -> dict[str, Any]:
+    return {"type": "integer", "format": "int64", "description": description}
+
+
+def _boolean(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "description": description}
