@@ -16,7 +16,8 @@ from typing import IO
 
 from localcluster.processnode.addresses import AddressPool
 from localcluster.processnode.api import ApiError, ClusterApi, Json, ObjectCache
-from localcluster.processnode.pod import Ending, PodWorker, Services
+from localcluster.processnode.logserver import ContainerLog, LogServer
+from localcluster.processnode.pod import HOST_IP, Ending, PodWorker, Services
 from localcluster.processnode.registration import Registration
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,6 @@ class NodeAgent:
         self.ready = threading.Event()
         self._api = api
         self._name = name
-        self._registration = Registration(api, name)
         self._lock = threading.Lock()  # guards the two collections below
         self._workers: dict[str, PodWorker] = {}
         self._leaving: list[PodWorker] = []
@@ -83,6 +83,9 @@ class NodeAgent:
             executor=self._executor,
             directory=directory,
         )
+        # Without an authority to check its clients by, logs are read as files only.
+        self._logs = LogServer(HOST_IP, api.ca_file, self._find_log) if api.ca_file else None
+        self._registration = Registration(api, name, self._logs.port if self._logs else 0)
 
     def run(self) -> None:
         """Register, then run pods until `stop` is set; at the end no process of theirs is left."""
@@ -95,6 +98,14 @@ class NodeAgent:
         except ApiError as error:  # the cluster may have gone before its node
             log.info("not unregistered: %s", error)
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._logs:
+            self._logs.close()
+
+    def _find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
+        with self._lock:
+            workers = [*self._leaving, *self._workers.values()]
+        found = (worker.find_log(namespace, pod, container) for worker in reversed(workers))
+        return next(filter(None, found), None)
 
     def _keep_alive(self) -> None:
         while not self.stop.is_set():

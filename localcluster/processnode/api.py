@@ -61,6 +61,12 @@ class ClusterApi:
     def server(self) -> str:
         return str(self._client.configuration.host)
 
+    @property
+    def ca_file(self) -> Path | None:
+        """The authority of the cluster's certificates, if the kubeconfig names one."""
+        file = self._client.configuration.ssl_ca_cert
+        return Path(file) if file else None
+
     def request(
         self,
         method: str,

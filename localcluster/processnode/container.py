@@ -133,6 +133,10 @@ class Container:
         self._told_to_stop = False
 
     @property
+    def name(self) -> str:
+        return str(self._spec["name"])
+
+    @property
     def running(self) -> bool:
         return self._process is not None
 
@@ -194,7 +198,7 @@ class Container:
 
     def report(self) -> ContainerReport:
         return ContainerReport(
-            name=self._spec["name"],
+            name=self.name,
             image=self._spec.get("image", ""),
             state=self._state,
             last=None if self._state is self._last else self._last,

@@ -23,6 +23,7 @@ from localcluster.processnode.api import (
 from localcluster.processnode.container import Clock, Container, ContainerReport, Runtime
 from localcluster.processnode.environment import EnvironmentResolver, base_environment, expand
 from localcluster.processnode.errors import VolumeNotReadyError
+from localcluster.processnode.logserver import ContainerLog
 from localcluster.processnode.probes import Probe, ProbeSet, make_check
 from localcluster.processnode.process import Launch
 from localcluster.processnode.spec import REASON_UNSUPPORTED, refusals
@@ -59,9 +60,6 @@ class Services:
     executor: Executor
     directory: Path
     clock: Clock = field(default_factory=Clock)
-
-    def log_file(self, namespace: str, pod: str, container: str) -> Path:
-        return log_file(self.directory, namespace, pod, container)
 
 
 def log_file(directory: Path, namespace: str, pod: str, container: str) -> Path:
@@ -109,6 +107,17 @@ class PodWorker(threading.Thread):
             self._ending = why
         self._wake.set()
 
+    def find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
+        """The log of a container of this pod, if it is the pod of that name and there is one."""
+        metadata = self._pod["metadata"]
+        path = self._log_file(container)
+        if (metadata["namespace"], metadata["name"]) != (namespace, pod) or not path.exists():
+            return None
+        return ContainerLog(path, lambda: self._runs(container))
+
+    def _runs(self, container: str) -> bool:
+        return any(c.running and c.name == container for c in [*self._init, *self._main])
+
     def run(self) -> None:
         try:
             self._run()
@@ -142,6 +151,8 @@ class PodWorker(threading.Thread):
 
     def _make_containers(self) -> None:
         spec = self._pod["spec"]
+        # Logs of an earlier pod of this name are not this one's.
+        shutil.rmtree(self._log_file("any").parent, ignore_errors=True)
         policy = spec["restartPolicy"]
         # An init container that has succeeded is done, whatever the policy.
         self._init = [
@@ -201,13 +212,19 @@ class PodWorker(threading.Thread):
         base = base_environment(self._services.api.server, metadata["name"])
         environment = {**base, **{k: mounts.rewrite(v) for k, v in variables.items()}}
         words = [*container["command"], *(container.get("args") or [])]
-        output = self._services.log_file(metadata["namespace"], metadata["name"], container["name"])
+        output = self._log_file(container["name"])
         output.parent.mkdir(parents=True, exist_ok=True)
         return Launch(
             argv=[mounts.rewrite(expand(word, variables)) for word in words],
             env=environment,
             cwd=mounts.rewrite(container.get("workingDir") or self._scratch(container["name"])),
             log=str(output),
+        )
+
+    def _log_file(self, container: str) -> Path:
+        metadata = self._pod["metadata"]
+        return log_file(
+            self._services.directory, metadata["namespace"], metadata["name"], container
         )
 
     def _scratch(self, name: str) -> str:

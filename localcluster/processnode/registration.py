@@ -18,9 +18,10 @@ _MAX_PODS = 110
 
 @dataclass(frozen=True)
 class NodeObjects:
-    """The Node and Lease objects of a node called `name`."""
+    """The Node and Lease objects of a node called `name`, whose logs are served on a port."""
 
     name: str
+    logs_port: int = 0
 
     @property
     def node_path(self) -> str:
@@ -58,6 +59,7 @@ class NodeObjects:
                 {"type": "InternalIP", "address": HOST_IP},
                 {"type": "Hostname", "address": self.name},
             ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.logs_port}},
             "nodeInfo": _node_info(),
         }
 
@@ -125,9 +127,9 @@ def _memory_kibibytes() -> int:
 class Registration:
     """Keeps a node's objects in the API: makes them when missing, else renews them."""
 
-    def __init__(self, api: ClusterApi, name: str) -> None:
+    def __init__(self, api: ClusterApi, name: str, logs_port: int) -> None:
         self._api = api
-        self._objects = NodeObjects(name)
+        self._objects = NodeObjects(name, logs_port)
         self._started_at = datetime.now(UTC)
 
     def renew(self) -> None:
