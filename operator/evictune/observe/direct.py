@@ -1,0 +1,127 @@
+"""The source that scrapes the engines itself: no Prometheus needed.
+
+Increases are taken from its own scrapes, one at every observation, so a reading over a window
+needs two of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from evictune.api.observation import Unknown
+from evictune.api.reasons import Reason
+from evictune.observe.dialects import Engine, Measure
+from evictune.observe.engine_page import Counter, EnginePage, read_engine_page, sample_names
+from evictune.observe.exposition import ExpositionError, parse
+from evictune.observe.history import History
+from evictune.observe.pages import PageError, PageReader
+from evictune.observe.rates import Scrape, increases
+from evictune.observe.snapshot import PodKey, RankKey, Snapshot
+from evictune.observe.target import EnginePod
+
+# A pod that was not asked for during this many windows is forgotten.
+_FORGET_WINDOWS = 4
+
+
+@dataclass
+class _Draft:
+    """A snapshot while pods are added to it."""
+
+    values: dict[Measure, dict[RankKey, float]] = field(default_factory=dict)
+    buckets: dict[Measure, dict[RankKey, dict[float, float]]] = field(default_factory=dict)
+    seconds: dict[RankKey, float] = field(default_factory=dict)
+    infos: dict[RankKey, dict[str, str]] = field(default_factory=dict)
+    names: dict[Measure, dict[RankKey, str]] = field(default_factory=dict)
+    pod_faults: dict[PodKey, Unknown] = field(default_factory=dict)
+
+    def add_page(self, pod: PodKey, page: EnginePage) -> None:
+        """What a page says of now."""
+        for (measure, rank), value in page.gauges.items():
+            self.values.setdefault(measure, {})[RankKey(pod, rank)] = value
+        for (measure, rank), name in page.names.items():
+            self.names.setdefault(measure, {})[RankKey(pod, rank)] = name
+        for rank, labels in page.infos.items():
+            self.infos[RankKey(pod, rank)] = dict(labels)
+
+    def add_increases(self, pod: PodKey, scrapes: Sequence[Scrape[Counter]]) -> None:
+        """What two or more scrapes of a page say of the time between the first and the last."""
+        seconds = scrapes[-1].time - scrapes[0].time
+        for (measure, rank, bound), grown in increases(scrapes).items():
+            key = RankKey(pod, rank)
+            self.seconds[key] = seconds
+            if bound is None:
+                self.values.setdefault(measure, {})[key] = grown
+            else:
+                self.buckets.setdefault(measure, {}).setdefault(key, {})[bound] = grown
+
+    def done(self) -> Snapshot:
+        """The snapshot."""
+        return Snapshot(
+            values=self.values,
+            buckets=self.buckets,
+            seconds=self.seconds,
+            infos=self.infos,
+            names=self.names,
+            pod_faults=self.pod_faults,
+        )
+
+
+class DirectSource:
+    """Scrapes every pod it is asked about, with a time limit of `timeout` seconds."""
+
+    def __init__(self, reader: PageReader, clock: Callable[[], float], timeout: float) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._timeout = timeout
+        self._histories: dict[PodKey, History[Counter]] = {}
+
+    async def snapshot(self, pods: Sequence[EnginePod], window: float, max_age: float) -> Snapshot:
+        """Scrape the pods now. Never fails as a whole: pods that give no page are pod_faults."""
+        del max_age  # A scrape is as cheap as looking whether the last one is still good.
+        draft = _Draft()
+        await asyncio.gather(*(self._add(draft, pod, window) for pod in pods))
+        self._forget(_FORGET_WINDOWS * window)
+        return draft.done()
+
+    async def close(self) -> None:
+        """Nothing of its own to close: the reader is shared."""
+
+    async def _add(self, draft: _Draft, pod: EnginePod, window: float) -> None:
+        try:
+            text = await self._reader.read(pod.engine_url, self._timeout)
+            page = await asyncio.to_thread(_parse, text, pod.engine)
+        except (PageError, ExpositionError) as error:
+            message = str(error) if isinstance(error, PageError) else f"{pod.engine_url}: {error}"
+            draft.pod_faults[pod.key] = Unknown(Reason.SOURCE_UNAVAILABLE, message)
+            return
+        now = self._clock()
+        history = self._histories.setdefault(pod.key, History())
+        history.add(Scrape(now, page.counters), window)
+        draft.add_page(pod.key, page)
+        scrapes = history.within(now, window)
+        if len(scrapes) >= 2 and scrapes[-1].time > scrapes[0].time:
+            draft.add_increases(pod.key, scrapes)
+        else:
+            draft.pod_faults[pod.key] = _warming_up(pod.engine_url, history, window)
+
+    def _forget(self, seconds: float) -> None:
+        oldest = self._clock() - seconds
+        for key in [k for k, h in self._histories.items() if h.last_time < oldest]:
+            del self._histories[key]
+
+
+def _parse(text: str, engine: Engine) -> EnginePage:
+    return read_engine_page(parse(text, sample_names(engine)), engine)
+
+
+def _warming_up(url: str, history: History[Counter], window: float) -> Unknown:
+    if len(history) < 2:
+        message = f"{url} was scraped once so far; an increase needs two scrapes"
+    else:
+        message = (
+            f"the window of {window:g} s holds one scrape of {url}: lengthen slo.ttft.window or "
+            "shorten behavior.interval"
+        )
+    return Unknown(Reason.WARMING_UP, message)

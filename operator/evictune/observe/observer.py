@@ -1,0 +1,194 @@
+"""One look at a policy's target: the API server, the metrics source and the plugin, together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from evictune.api.observation import (
+    EngineObservation,
+    Observation,
+    Reading,
+    TargetState,
+    Unknown,
+)
+from evictune.api.policy import EvictionPolicy
+from evictune.api.reasons import Reason
+from evictune.api.sources import SourceDefinition, SourceKind
+from evictune.observe.dialects import Measure
+from evictune.observe.direct import DirectSource
+from evictune.observe.pages import PageReader
+from evictune.observe.plugin import PluginRank, PluginReader, PluginView
+from evictune.observe.pool import Pooling
+from evictune.observe.snapshot import RankKey, Snapshot, SourceError
+from evictune.observe.target import ClusterReader, EnginePod, Target
+
+log = logging.getLogger(__name__)
+
+# A snapshot that several policies share is at most this share of the asking one's interval old.
+_SHARED_AGE = 0.5
+
+
+class Source(Protocol):
+    """A metrics source."""
+
+    async def snapshot(self, pods: Sequence[EnginePod], window: float, max_age: float) -> Snapshot:
+        """What it says of these pods over `window` seconds, at most `max_age` seconds old.
+
+        Returns within the source's time limit. Raises SourceError if it says nothing at all.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class Observer:
+    """Observes targets for all policies. Belongs to one event loop; `close` at its end.
+
+    clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterReader,
+        sources: Mapping[str, SourceDefinition],
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._pages = PageReader()
+        self._plugin = PluginReader(self._pages, clock)
+        self._sources = {
+            name: _source(definition, self._pages, clock) for name, definition in sources.items()
+        }
+
+    async def observe(self, policy: EvictionPolicy) -> Observation:
+        """The target now. Faults of the outside world become Unknown readings, never errors."""
+        target = await self._cluster.target(policy)
+        if target.state.problem is not None:
+            return _unobserved(target.state, target.state.problem)
+        window = policy.spec.slo.ttft.window
+        snapshot, plugin = await asyncio.gather(
+            self._snapshot(policy, target), self._plugin.view(target.pods, window)
+        )
+        return _observation(policy, target, snapshot, plugin)
+
+    async def close(self) -> None:
+        """Close connections and end the sources' threads."""
+        for source in self._sources.values():
+            await source.close()
+        await self._pages.close()
+
+    async def _snapshot(self, policy: EvictionPolicy, target: Target) -> Snapshot:
+        name = policy.spec.source
+        source = self._sources.get(name)
+        if source is None:
+            defined = ", ".join(sorted(self._sources))
+            message = f"spec.metrics.source: {name!r} is not defined; there are: {defined}"
+            return _no_snapshot(Unknown(Reason.SOURCE_UNDEFINED, message))
+        try:
+            return await source.snapshot(
+                target.pods,
+                policy.spec.slo.ttft.window,
+                policy.spec.behavior.interval * _SHARED_AGE,
+            )
+        except SourceError as error:
+            return _no_snapshot(error.unknown)
+
+
+def _source(definition: SourceDefinition, pages: PageReader, clock: Callable[[], float]) -> Source:
+    if definition.kind is SourceKind.DIRECT:
+        return DirectSource(pages, clock, definition.timeout)
+    raise NotImplementedError
+
+
+def _no_snapshot(fault: Unknown) -> Snapshot:
+    return Snapshot(values={}, buckets={}, seconds={}, faults=dict.fromkeys(Measure, fault))
+
+
+def _unobserved(state: TargetState, reason: Reason) -> Observation:
+    """Nothing can be read of a target that is missing or has no ready engine."""
+    unknown = Unknown(reason, state.message)
+    return Observation(
+        target=state,
+        engines=(),
+        ttft=unknown,
+        queue_time=unknown,
+        kv_usage=unknown,
+        preemptions=unknown,
+        hit_ratio=unknown,
+        running=unknown,
+        waiting=unknown,
+        prefill_rate=unknown,
+        uncached_tokens=unknown,
+        evicted_protected=unknown,
+        evicted_tel_safe=unknown,
+        evicted_lru=unknown,
+    )
+
+
+def _observation(
+    policy: EvictionPolicy, target: Target, snapshot: Snapshot, plugin: PluginView
+) -> Observation:
+    pods = [pod.key for pod in target.pods]
+    pooling = Pooling(snapshot, pods, target.pods[0].engine, policy.spec.source)
+    return Observation(
+        target=target.state,
+        engines=_engines(target.pods, pooling, plugin),
+        ttft=pooling.ttft(policy.spec.slo.ttft),
+        queue_time=pooling.quotient(Measure.QUEUE_SECONDS, Measure.QUEUED_REQUESTS),
+        kv_usage=pooling.kv_usage(),
+        preemptions=pooling.preemptions(),
+        hit_ratio=pooling.hit_ratio(),
+        running=pooling.total(Measure.RUNNING),
+        waiting=pooling.total(Measure.WAITING),
+        prefill_rate=pooling.prefill_rate(),
+        uncached_tokens=pooling.per_second(Measure.COMPUTED_TOKENS),
+        evicted_protected=plugin.evicted["protected"],
+        evicted_tel_safe=plugin.evicted["tel-safe"],
+        evicted_lru=plugin.evicted["lru"],
+        metric_names=pooling.metric_names(),
+    )
+
+
+def _engines(
+    pods: Sequence[EnginePod], pooling: Pooling, plugin: PluginView
+) -> tuple[EngineObservation, ...]:
+    """Every engine rank that the plugin or the source knows; one for a pod that neither does."""
+    engines = []
+    for pod in pods:
+        ranks = {rank for rank in plugin.ranks if rank.pod == pod.key} | set(pooling.ranks(pod.key))
+        for rank in sorted(ranks) or [RankKey(pod.key, "0")]:
+            engines.append(_engine(rank, pooling, plugin.ranks.get(rank, PluginRank())))
+    return tuple(engines)
+
+
+def _engine(rank: RankKey, pooling: Pooling, said: PluginRank) -> EngineObservation:
+    config = pooling.snapshot.infos.get(rank, {})
+    block_tokens, blocks = (_whole(config.get(key)) for key in ("block_size", "num_gpu_blocks"))
+    return EngineObservation(
+        pod=rank.pod.pod,
+        engine=rank.rank,
+        in_force=said.in_force,
+        revision=said.revision,
+        eligible=said.eligible,
+        ineligible_reason=said.ineligible_reason,
+        block_tokens=block_tokens,
+        capacity_tokens=block_tokens * blocks if block_tokens and blocks else None,
+        kv_usage=_rank_usage(rank, pooling),
+        refused_document=said.refused_document,
+    )
+
+
+def _rank_usage(rank: RankKey, pooling: Pooling) -> Reading:
+    usage = pooling.snapshot.values.get(Measure.KV_USAGE, {}).get(rank)
+    if usage is None:
+        return Unknown(Reason.NO_SERIES, f"no KV usage of pod {rank.pod.pod} engine {rank.rank}")
+    return pooling.rank_usage(rank, usage)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None

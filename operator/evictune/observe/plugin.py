@@ -1,0 +1,175 @@
+"""What the plugin itself says of every engine rank: always read from the engines' pods.
+
+Acknowledging a change must not depend on a metrics source that may be late or away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from evictune.api.knobs import KnobValues
+from evictune.api.observation import Reading, Unknown, Value
+from evictune.api.reasons import Reason
+from evictune.observe.dialects import (
+    PLUGIN_ELIGIBLE,
+    PLUGIN_EVICTED,
+    PLUGIN_POLICY,
+    PLUGIN_REFUSED,
+    PLUGIN_SERIES,
+    rank_of,
+)
+from evictune.observe.exposition import ExpositionError, Sample, parse
+from evictune.observe.history import History
+from evictune.observe.pages import PageError, PageReader
+from evictune.observe.rates import Scrape, increases
+from evictune.observe.snapshot import PodKey, RankKey
+from evictune.observe.target import EnginePod
+
+READ_SECONDS = 2.0
+REGIONS = ("lru", "tel-safe", "protected")
+_FORGET_WINDOWS = 4
+
+# An engine rank and a region of its free blocks.
+_Evicted = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PluginRank:
+    """One rank's own word; None where it does not say."""
+
+    in_force: KnobValues | None = None
+    revision: int | None = None
+    eligible: bool | None = None
+    ineligible_reason: str = ""
+    refused_document: str = ""
+
+
+@dataclass(frozen=True)
+class PluginPage:
+    """The plugin's page of one pod."""
+
+    ranks: Mapping[str, PluginRank]
+    evicted: Mapping[_Evicted, float]
+
+
+@dataclass(frozen=True)
+class PluginView:
+    """The plugin on all pods. evicted: blocks evicted within the window, by region."""
+
+    ranks: Mapping[RankKey, PluginRank]
+    evicted: Mapping[str, Reading]
+
+
+@dataclass
+class _Gathered:
+    """What the pods gave so far: increases by region of each pod, or why there are none."""
+
+    ranks: dict[RankKey, PluginRank] = field(default_factory=dict)
+    evicted: dict[PodKey, Mapping[str, float]] = field(default_factory=dict)
+    faults: dict[PodKey, Unknown] = field(default_factory=dict)
+
+
+def read_plugin_page(samples: Iterable[Sample]) -> PluginPage:
+    """The page's ranks and counters. Raises ValueError for numbers that are none."""
+    ranks: dict[str, PluginRank] = {}
+    evicted: dict[_Evicted, float] = {}
+    for sample in samples:
+        rank = rank_of(sample.labels)
+        if sample.name == PLUGIN_EVICTED:
+            evicted[rank, sample.labels["region"]] = sample.value
+        else:
+            ranks[rank] = _said(ranks.get(rank, PluginRank()), sample)
+    return PluginPage(ranks, evicted)
+
+
+def _said(rank: PluginRank, sample: Sample) -> PluginRank:
+    labels = sample.labels
+    match sample.name:
+        case name if name == PLUGIN_POLICY:
+            return replace(rank, in_force=_values(labels), revision=int(labels["revision"]))
+        case name if name == PLUGIN_ELIGIBLE:
+            reason = labels.get("reason", "")
+            return replace(rank, eligible=sample.value == 1, ineligible_reason=reason)
+        case name if name == PLUGIN_REFUSED:
+            text = f"{labels.get('reason', '')}: {labels.get('message', '')}"
+            return replace(rank, refused_document=text)
+    return rank
+
+
+def _values(labels: Mapping[str, str]) -> KnobValues:
+    if labels["policy"] == "lru":
+        return KnobValues(xi_tokens=None)
+    q_hat = labels.get("q_hat_tokens")
+    return KnobValues(int(labels["xi_tokens"]), int(q_hat) if q_hat else None)
+
+
+class PluginReader:
+    """Reads the plugin's page of every pod, and keeps what a window's increases need."""
+
+    def __init__(
+        self, reader: PageReader, clock: Callable[[], float], timeout: float = READ_SECONDS
+    ) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._timeout = timeout
+        self._histories: dict[PodKey, History[_Evicted]] = {}
+
+    async def view(self, pods: Sequence[EnginePod], window: float) -> PluginView:
+        """The plugin on these pods now. Never fails: a pod without a page has no ranks in it."""
+        gathered = _Gathered()
+        await asyncio.gather(*(self._add(gathered, pod, window) for pod in pods))
+        self._forget(_FORGET_WINDOWS * window)
+        keys = [pod.key for pod in pods]
+        return PluginView(
+            gathered.ranks, {region: _pooled(gathered, keys, region) for region in REGIONS}
+        )
+
+    async def _add(self, gathered: _Gathered, pod: EnginePod, window: float) -> None:
+        try:
+            text = await self._reader.read(pod.plugin_url, self._timeout)
+            page = read_plugin_page(parse(text, PLUGIN_SERIES))
+        except (PageError, ExpositionError) as error:
+            gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, str(error))
+            return
+        except (ValueError, KeyError) as error:
+            message = f"{pod.plugin_url}: a label of the plugin's series cannot be read: {error}"
+            gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
+            return
+        for rank, said in page.ranks.items():
+            gathered.ranks[RankKey(pod.key, rank)] = said
+        self._count(gathered, pod, page, window)
+
+    def _count(self, gathered: _Gathered, pod: EnginePod, page: PluginPage, window: float) -> None:
+        if not page.evicted and not any(rank.eligible for rank in page.ranks.values()):
+            message = f"{pod.plugin_url} counts no evictions: no eligible engine rank is there"
+            gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
+            return
+        now = self._clock()
+        history = self._histories.setdefault(pod.key, History())
+        history.add(Scrape(now, page.evicted), window)
+        scrapes = history.within(now, window)
+        if len(scrapes) < 2:
+            message = f"{pod.plugin_url} was not yet read twice within {window:g} s"
+            gathered.faults[pod.key] = Unknown(Reason.WARMING_UP, message)
+            return
+        by_region = dict.fromkeys(REGIONS, 0.0)
+        for (_, region), grown in increases(scrapes).items():
+            by_region[region] = by_region.get(region, 0.0) + grown
+        gathered.evicted[pod.key] = by_region
+
+    def _forget(self, seconds: float) -> None:
+        oldest = self._clock() - seconds
+        for key in [k for k, h in self._histories.items() if h.last_time < oldest]:
+            del self._histories[key]
+
+
+def _pooled(gathered: _Gathered, pods: Sequence[PodKey], region: str) -> Reading:
+    """Blocks evicted from a region, summed over all pods; Unknown if one pod does not say."""
+    faults = [gathered.faults[pod] for pod in pods if pod in gathered.faults]
+    if not faults:
+        return Value(sum(gathered.evicted[pod][region] for pod in pods))
+    reason = faults[0].reason if len(faults) == len(pods) else Reason.INCOMPLETE_COVERAGE
+    share = f"{len(pods) - len(faults)} of {len(pods)} ready pods"
+    return Unknown(reason, f"{PLUGIN_EVICTED} of {share}: {faults[0].message}")

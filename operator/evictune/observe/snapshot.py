@@ -1,0 +1,59 @@
+"""What a metrics source saw, in one shape for every source.
+
+Values are keyed by engine rank; joining them to the pods that the API server knows, and pooling,
+is done in `pool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from evictune.api.observation import Unknown
+from evictune.observe.dialects import Measure
+
+Buckets = Mapping[float, float]
+
+
+@dataclass(frozen=True, order=True)
+class PodKey:
+    """A pod, as the API server and the metrics labels `namespace` and `pod` name it."""
+
+    namespace: str
+    pod: str
+
+
+@dataclass(frozen=True, order=True)
+class RankKey:
+    """One engine rank of a pod. `rank` is the label `engine`, "0" where there is none."""
+
+    pod: PodKey
+    rank: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at a source.
+
+    values: gauges now, and counters' increases over the window; may hold NaN as it was read.
+    buckets: increase of every cumulative bucket over the window, by its upper bound.
+    seconds: how long a time the increases of a rank cover.
+    infos: labels of vllm:cache_config_info. names: the name in use, by measure and rank.
+    faults: measures that could not be read at all. pod_faults: pods that could not.
+    """
+
+    values: Mapping[Measure, Mapping[RankKey, float]]
+    buckets: Mapping[Measure, Mapping[RankKey, Buckets]]
+    seconds: Mapping[RankKey, float]
+    infos: Mapping[RankKey, Mapping[str, str]] = field(default_factory=dict)
+    names: Mapping[Measure, Mapping[RankKey, str]] = field(default_factory=dict)
+    faults: Mapping[Measure, Unknown] = field(default_factory=dict)
+    pod_faults: Mapping[PodKey, Unknown] = field(default_factory=dict)
+
+
+class SourceError(Exception):
+    """A source gave no snapshot at all. `unknown` is what every reading then is."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        super().__init__(unknown.message)
+        self.unknown = unknown
