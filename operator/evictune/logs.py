@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, text for terminals. Structured fields ride in `extra={"fields"}`."""
+"""Log lines: JSON for machines, text for terminals; `extra={"fields": ...}` adds fields."""
 
 from __future__ import annotations
 

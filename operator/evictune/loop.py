@@ -115,7 +115,7 @@ class PolicyLoop:
             async with asyncio.timeout(TICK_LIMIT):
                 outcome = await self._tick(key)
         # Whatever goes wrong with one policy must not end its loop: the next tick starts afresh.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self._metrics.tick_failures.labels(*key).inc()
             log.error(
                 "tick failed: %s: %s",

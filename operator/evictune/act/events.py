@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from typing import Any
 
 from evictune.api.decision import DecisionRecord
@@ -49,8 +50,11 @@ class EventRecorder:
 
 
 def event_name(policy: EvictionPolicy, record: DecisionRecord) -> str:
-    """The same for the same transition of the same policy; at most 253 characters."""
-    moment = record.decision_id or str(int(record.time))
+    """The same for the same transition of the same policy; at most 253 characters.
+
+    Times are rounded up to whole seconds as status keeps them: a record read back is the same.
+    """
+    moment = record.decision_id or str(math.ceil(record.time))
     identity = f"{policy.uid}/{moment}/{record.reason}"
     return f"{policy.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 

@@ -1,0 +1,178 @@
+"""`evictune wire`: what is added, what is left alone, and what is refused, with the remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from evictune.wiring import Wiring, WiringError, wire
+
+IMAGE = "registry.example/evictune-plugin:0.1.0"
+
+MANIFEST = """\
+# The chat model.
+apiVersion: v1
+kind: Service
+metadata: {name: chat-8b}   # kept as written
+spec: {ports: [{port: 80}]}
+---
+# Its engines.
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: chat-8b
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: chat-8b}}
+  template:
+    metadata: {labels: {app: chat-8b}}
+    spec:
+      containers:
+      - name: route
+        image: example/route:1
+        ports: [{name: http, containerPort: 8000}]
+      - name: vllm
+        image: vllm/vllm-openai:v0.11.0
+        args: ["--model=acme/owl-8b", "--port=8200"]
+        env:
+        - {name: PYTHONPATH, value: /opt/site}
+        script: |
+          one
+          two
+"""
+
+
+def documents(text: str) -> list[Any]:
+    return list(yaml.safe_load_all(text))
+
+
+def pod_of(text: str, index: int = 1) -> dict[str, Any]:
+    pod: dict[str, Any] = documents(text)[index]["spec"]["template"]["spec"]
+    return pod
+
+
+def container_of(text: str, name: str = "vllm", index: int = 1) -> dict[str, Any]:
+    return next(c for c in pod_of(text, index)["containers"] if c["name"] == name)
+
+
+def test_the_engine_gets_mount_environment_and_port() -> None:
+    wired = wire(MANIFEST, Wiring())
+    engine = container_of(wired)
+    assert engine["volumeMounts"] == [
+        {"name": "evictune-knobs", "mountPath": "/etc/evictune/knobs", "readOnly": True}
+    ]
+    assert engine["ports"] == [{"name": "evictune", "containerPort": 9410}]
+    env = {each["name"]: each for each in engine["env"]}
+    assert env["EVICTUNE_KNOBS_DIR"]["value"] == "/etc/evictune/knobs"
+    assert env["EVICTUNE_POD_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert pod_of(wired)["volumes"] == [
+        {
+            "name": "evictune-knobs",
+            "configMap": {"name": "evictune-knobs-deployment-chat-8b", "optional": True},
+        }
+    ]
+    assert "subPath" not in wired
+
+
+def test_the_rest_is_left_alone() -> None:
+    wired = wire(MANIFEST, Wiring(plugin_image=IMAGE))
+    service, _, _ = MANIFEST.partition("---\n")
+    assert wired.startswith(service + "---\n# Its engines.\n")
+    before, after = documents(MANIFEST)[1], documents(wired)[1]
+    assert container_of(wired, "route") == container_of(MANIFEST, "route")
+    assert container_of(wired)["args"] == ["--model=acme/owl-8b", "--port=8200"]
+    for key in ("containers", "volumes", "initContainers"):
+        before["spec"]["template"]["spec"].pop(key, None)
+        after["spec"]["template"]["spec"].pop(key)
+    assert after == before
+    assert "|\n" in wired
+
+
+@pytest.mark.parametrize("wiring", [Wiring(), Wiring(plugin_image=IMAGE)])
+def test_wiring_twice_changes_nothing(wiring: Wiring) -> None:
+    once = wire(MANIFEST, wiring)
+    assert once != MANIFEST
+    assert wire(once, wiring) == once
+
+
+def test_the_plugin_is_copied_from_its_image() -> None:
+    wired = wire(MANIFEST, Wiring(plugin_image=IMAGE))
+    (copier,) = pod_of(wired)["initContainers"]
+    assert copier["image"] == IMAGE
+    assert copier["command"] == ["cp", "-r", "/opt/evictune/plugin/.", "/evictune-plugin/"]
+    assert copier["resources"]["requests"] == copier["resources"]["limits"]
+    assert {"name": "evictune-plugin", "emptyDir": {}} in pod_of(wired)["volumes"]
+    env = {each["name"]: each.get("value") for each in container_of(wired)["env"]}
+    assert env["PYTHONPATH"] == "/opt/site:/opt/evictune/plugin"
+
+
+def test_another_plugin_image_replaces_the_one_before() -> None:
+    wired = wire(wire(MANIFEST, Wiring(plugin_image=IMAGE)), Wiring(plugin_image="other:2"))
+    assert [each["image"] for each in pod_of(wired)["initContainers"]] == ["other:2"]
+
+
+def test_a_stateful_set_has_its_own_config_map() -> None:
+    wired = wire(MANIFEST.replace("kind: Deployment", "kind: StatefulSet"), Wiring())
+    assert pod_of(wired)["volumes"][0]["configMap"]["name"] == "evictune-knobs-statefulset-chat-8b"
+
+
+def test_a_workload_without_an_engine_beside_one_with() -> None:
+    cache = MANIFEST.partition("---\n")[2].replace("vllm/vllm-openai:v0.11.0", "redis:7")
+    both = f"{MANIFEST}---\n{cache}"
+    assert wire(both, Wiring()).endswith(cache)
+
+
+SIMPLE = """\
+apiVersion: apps/v1
+kind: %(kind)s
+metadata: {%(name)s}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: a, image: %(first)s}
+      - {name: b, image: %(second)s}
+"""
+
+
+def simple(**values: str) -> str:
+    names = {"kind": "Deployment", "name": "name: x", "first": "redis", "second": "envoy"}
+    return SIMPLE % {**names, **values}
+
+
+@pytest.mark.parametrize(
+    ("text", "wiring", "message"),
+    [
+        (simple(), Wiring(), "no container looks like an engine (a, b): name it with --container"),
+        (
+            simple(first="vllm/vllm-openai", second="vllm/vllm-openai"),
+            Wiring(),
+            "more than one container looks like an engine (a, b): choose with --container",
+        ),
+        (simple(), Wiring(container="c"), "no container 'c'; there are: a, b"),
+        (simple(kind="LeaderWorkerSet"), Wiring(), "the manifest holds LeaderWorkerSet"),
+        (simple(name="generateName: x-", first="vllm/vllm-openai"), Wiring(), "metadata.name"),
+        ("", Wiring(), "the manifest holds nothing"),
+        ("kind: Deployment\nmetadata: {name: x}\n", Wiring(), "spec.template.spec.containers"),
+        ("a: 1\n---\nb: [1\nc: 2\n", Wiring(), "line 4, column 2"),
+        ("{{ if .Values.x }}\na: b\n", Wiring(), "not YAML: line 2"),
+        (
+            MANIFEST.replace("value: /opt/site", "valueFrom: {configMapKeyRef: {name: x, key: y}}"),
+            Wiring(plugin_image=IMAGE),
+            "PYTHONPATH comes from a reference",
+        ),
+    ],
+)
+def test_what_cannot_be_wired_is_refused_with_the_remedy(
+    text: str, wiring: Wiring, message: str
+) -> None:
+    with pytest.raises(WiringError) as caught:
+        wire(text, wiring)
+    assert message in str(caught.value)
+
+
+def test_the_container_may_be_named() -> None:
+    wired = wire(simple(), Wiring(container="b"))
+    assert container_of(wired, "b", 0)["ports"] == [{"name": "evictune", "containerPort": 9410}]
+    assert "ports" not in container_of(wired, "a", 0)
