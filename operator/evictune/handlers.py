@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from typing import Any
 
@@ -42,6 +42,7 @@ class Follower:
         pool: Pool,
         namespaces: Iterable[str],
         clock: Clock,
+        close: Callable[[], Awaitable[None]],
     ) -> None:
         self._api = api
         self._index = index
@@ -50,6 +51,7 @@ class Follower:
         self._pool = pool
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._clock = clock
+        self._close = close
         self._listed = asyncio.Event()
         self._backstop: asyncio.Task[None] | None = None
 
@@ -59,10 +61,11 @@ class Follower:
         self._backstop = asyncio.create_task(self._keep_listing(), name="list policies")
 
     async def stop(self) -> None:
-        """Stop listing and all policies' loops."""
+        """Stop listing and all policies' loops, then close what they used."""
         if self._backstop is not None:
             self._backstop.cancel()
         await self._scheduler.stop()
+        await self._close()
 
     async def on_event(self, body: Mapping[str, Any], deleted: bool) -> None:
         """One event of the watch."""

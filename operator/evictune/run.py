@@ -76,7 +76,7 @@ def _follower(
     ticker = Ticker(api, observer, index, metrics, pool, clock.wall)
     scheduler = Scheduler(ticker.tick, metrics, clock)
     log.info("following policies in %s", ", ".join(namespaces) or "all namespaces")
-    return Follower(api, index, scheduler, metrics, pool, namespaces, clock)
+    return Follower(api, index, scheduler, metrics, pool, namespaces, clock, observer.close)
 
 
 def connection_info(configuration: client.Configuration) -> kopf.ConnectionInfo:
