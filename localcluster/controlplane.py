@@ -35,6 +35,7 @@ AUDIT_POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
+        {"level": "None", "nonResourceURLs": ["*"]},  # health and discovery
         {
             "level": "RequestResponse",
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],
