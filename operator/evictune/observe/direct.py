@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from evictune.api.observation import Unknown
 from evictune.api.reasons import Reason
-from evictune.observe.dialects import Engine, Measure
+from evictune.observe.dialects import Engine
+from evictune.observe.draft import Draft
 from evictune.observe.engine_page import Counter, EnginePage, read_engine_page, sample_names
 from evictune.observe.exposition import ExpositionError, parse
 from evictune.observe.history import History
@@ -23,49 +23,6 @@ from evictune.observe.target import EnginePod
 
 # A pod that was not asked for during this many windows is forgotten.
 _FORGET_WINDOWS = 4
-
-
-@dataclass
-class _Draft:
-    """A snapshot while pods are added to it."""
-
-    values: dict[Measure, dict[RankKey, float]] = field(default_factory=dict)
-    buckets: dict[Measure, dict[RankKey, dict[float, float]]] = field(default_factory=dict)
-    seconds: dict[RankKey, float] = field(default_factory=dict)
-    infos: dict[RankKey, dict[str, str]] = field(default_factory=dict)
-    names: dict[Measure, dict[RankKey, str]] = field(default_factory=dict)
-    pod_faults: dict[PodKey, Unknown] = field(default_factory=dict)
-
-    def add_page(self, pod: PodKey, page: EnginePage) -> None:
-        """What a page says of now."""
-        for (measure, rank), value in page.gauges.items():
-            self.values.setdefault(measure, {})[RankKey(pod, rank)] = value
-        for (measure, rank), name in page.names.items():
-            self.names.setdefault(measure, {})[RankKey(pod, rank)] = name
-        for rank, labels in page.infos.items():
-            self.infos[RankKey(pod, rank)] = dict(labels)
-
-    def add_increases(self, pod: PodKey, scrapes: Sequence[Scrape[Counter]]) -> None:
-        """What two or more scrapes of a page say of the time between the first and the last."""
-        seconds = scrapes[-1].time - scrapes[0].time
-        for (measure, rank, bound), grown in increases(scrapes).items():
-            key = RankKey(pod, rank)
-            self.seconds[key] = seconds
-            if bound is None:
-                self.values.setdefault(measure, {})[key] = grown
-            else:
-                self.buckets.setdefault(measure, {}).setdefault(key, {})[bound] = grown
-
-    def done(self) -> Snapshot:
-        """The snapshot."""
-        return Snapshot(
-            values=self.values,
-            buckets=self.buckets,
-            seconds=self.seconds,
-            infos=self.infos,
-            names=self.names,
-            pod_faults=self.pod_faults,
-        )
 
 
 class DirectSource:
@@ -80,7 +37,7 @@ class DirectSource:
     async def snapshot(self, pods: Sequence[EnginePod], window: float, max_age: float) -> Snapshot:
         """Scrape the pods now. Never fails as a whole: pods that give no page are pod_faults."""
         del max_age  # A scrape is as cheap as looking whether the last one is still good.
-        draft = _Draft()
+        draft = Draft()
         await asyncio.gather(*(self._add(draft, pod, window) for pod in pods))
         self._forget(_FORGET_WINDOWS * window)
         return draft.done()
@@ -88,7 +45,7 @@ class DirectSource:
     async def close(self) -> None:
         """Nothing of its own to close: the reader is shared."""
 
-    async def _add(self, draft: _Draft, pod: EnginePod, window: float) -> None:
+    async def _add(self, draft: Draft, pod: EnginePod, window: float) -> None:
         try:
             text = await self._reader.read(pod.engine_url, self._timeout)
             page = await asyncio.to_thread(_parse, text, pod.engine)
@@ -99,10 +56,10 @@ class DirectSource:
         now = self._clock()
         history = self._histories.setdefault(pod.key, History())
         history.add(Scrape(now, page.counters), window)
-        draft.add_page(pod.key, page)
+        _add_page(draft, pod.key, page)
         scrapes = history.within(now, window)
         if len(scrapes) >= 2 and scrapes[-1].time > scrapes[0].time:
-            draft.add_increases(pod.key, scrapes)
+            _add_increases(draft, pod.key, scrapes)
         else:
             draft.pod_faults[pod.key] = _warming_up(pod.engine_url, history, window)
 
@@ -114,6 +71,28 @@ class DirectSource:
 
 def _parse(text: str, engine: Engine) -> EnginePage:
     return read_engine_page(parse(text, sample_names(engine)), engine)
+
+
+def _add_page(draft: Draft, pod: PodKey, page: EnginePage) -> None:
+    """What a page says of now."""
+    for (measure, rank), value in page.gauges.items():
+        draft.add_value(measure, RankKey(pod, rank), value)
+    for (measure, rank), name in page.names.items():
+        draft.add_name(measure, RankKey(pod, rank), name)
+    for rank, labels in page.infos.items():
+        draft.infos[RankKey(pod, rank)] = labels
+
+
+def _add_increases(draft: Draft, pod: PodKey, scrapes: Sequence[Scrape[Counter]]) -> None:
+    """What two or more scrapes of a page say of the time between the first and the last."""
+    seconds = scrapes[-1].time - scrapes[0].time
+    for (measure, rank, bound), grown in increases(scrapes).items():
+        key = RankKey(pod, rank)
+        draft.seconds[key] = seconds
+        if bound is None:
+            draft.add_value(measure, key, grown)
+        else:
+            draft.add_bucket(measure, key, bound, grown)
 
 
 def _warming_up(url: str, history: History[Counter], window: float) -> Unknown:

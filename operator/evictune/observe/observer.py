@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -22,10 +21,9 @@ from evictune.observe.direct import DirectSource
 from evictune.observe.pages import PageReader
 from evictune.observe.plugin import PluginRank, PluginReader, PluginView
 from evictune.observe.pool import Pooling
+from evictune.observe.samplers import PrometheusSource
 from evictune.observe.snapshot import RankKey, Snapshot, SourceError
 from evictune.observe.target import ClusterReader, EnginePod, Target
-
-log = logging.getLogger(__name__)
 
 # A snapshot that several policies share is at most this share of the asking one's interval old.
 _SHARED_AGE = 0.5
@@ -102,7 +100,7 @@ class Observer:
 def _source(definition: SourceDefinition, pages: PageReader, clock: Callable[[], float]) -> Source:
     if definition.kind is SourceKind.DIRECT:
         return DirectSource(pages, clock, definition.timeout)
-    raise NotImplementedError
+    return PrometheusSource(definition, clock)
 
 
 def _no_snapshot(fault: Unknown) -> Snapshot:

@@ -1,0 +1,84 @@
+"""A small HTTP server on loopback that answers as a test tells it: pages, refusals, silence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request gets. hang: accept the connection and never answer."""
+
+    body: str = ""
+    status: int = 200
+    content_type: str = "text/plain; version=0.0.4"
+    headers: dict[str, str] = field(default_factory=dict)
+    hang: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came: its path, its query's parameters and its headers."""
+
+    path: str
+    parameters: dict[str, str]
+    headers: dict[str, str]
+
+
+Responder = Callable[[Asked], Answer]
+
+
+@dataclass
+class PageServer:
+    """Where it listens, what it was asked, and how it answers (may be changed while it runs)."""
+
+    url: str
+    respond: Responder
+    asked: list[Asked] = field(default_factory=list)
+
+
+@contextmanager
+def serve(respond: Responder, host: str = "127.0.0.1", port: int = 0) -> Iterator[PageServer]:
+    """Serve until the block ends; hanging requests are then let go."""
+    released = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            asked = Asked(parts.path, parameters, dict(self.headers.items()))
+            page_server.asked.append(asked)
+            answer = page_server.respond(asked)
+            if answer.hang:
+                released.wait(60)
+                return
+            body = answer.body.encode()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(body)))
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Tests read their own output."""
+
+    server = ThreadingHTTPServer((host, port), Handler)
+    server.daemon_threads = True
+    page_server = PageServer(f"http://{host}:{server.server_address[1]}", respond)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield page_server
+    finally:
+        released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
