@@ -29,8 +29,8 @@ interrupted, or is killed with -9, its pods' processes end with it.
 from __future__ import annotations
 
 import os
+import secrets
 import selectors
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,14 +38,15 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from localcluster.processnode.pod import log_file
+from localcluster.ledger import Ledger
+from localcluster.paths import SOURCE_ROOT
+from localcluster.processnode.sandbox import log_file
 
 __all__ = ["ProcessNode", "ProcessNodeError"]
 
 _START_SECONDS = 60.0
 # Pods have 2 s to stop, the API server 10 s to answer; more than that is a hang.
 _STOP_SECONDS = 30.0
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProcessNodeError(Exception):
@@ -65,7 +66,8 @@ class ProcessNode:
         self.name = name
         self._kubeconfig = kubeconfig
         self._temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="process-node-"))
+        scratch = Path(tempfile.gettempdir()) / f"process-node-{secrets.token_hex(4)}"
+        self.directory = (directory or scratch).resolve()
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -82,9 +84,11 @@ class ProcessNode:
 
     def log(self, namespace: str, pod: str, container: str) -> Path:
         """The file that holds a container's standard output and error, of all its runs."""
-        return log_file(self.directory.resolve(), namespace, pod, container)
+        return log_file(self.directory, namespace, pod, container)
 
     def __enter__(self) -> ProcessNode:
+        self._ledger = Ledger()
+        self._ledger.note("tree", str(self.directory / ("" if self._temporary else "pods")))
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.node_log.open("w") as log:
             self._process = subprocess.Popen(
@@ -97,7 +101,7 @@ class ProcessNode:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": _python_path()},
+                env={**self._ledger.environment, "PYTHONPATH": _python_path()},
                 start_new_session=True,  # a Ctrl-C reaches the caller, whose exit ends the node
             )
         try:
@@ -135,11 +139,9 @@ class ProcessNode:
             except subprocess.TimeoutExpired:
                 process.kill()  # the pods' processes die with it
                 process.communicate()
-        shutil.rmtree(self.directory / "pods", ignore_errors=True)
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._ledger.undo()
 
 
 def _python_path() -> str:
     """So that the node's process finds this package, from wherever it is started."""
-    return os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH", "")]))
+    return os.pathsep.join(filter(None, [str(SOURCE_ROOT), os.environ.get("PYTHONPATH", "")]))

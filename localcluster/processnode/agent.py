@@ -17,8 +17,9 @@ from typing import IO
 from localcluster.processnode.addresses import AddressPool
 from localcluster.processnode.api import ApiError, ClusterApi, Json, ObjectCache
 from localcluster.processnode.logserver import ContainerLog, LogServer
-from localcluster.processnode.pod import HOST_IP, Ending, PodWorker, Services
+from localcluster.processnode.pod import Ending, PodWorker
 from localcluster.processnode.registration import Registration
+from localcluster.processnode.sandbox import HOST_IP, Services
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ _RETRY_SECONDS = 1.0
 # A watch ends after this long; the list that follows is the resync.
 _WATCH_SECONDS = 30
 _PROBE_THREADS = 16
+_READ_THREADS = 8
 # A pod has 2 s to stop when the node does; the rest is for telling the API server.
 _STOP_SECONDS = 10.0
 
@@ -75,13 +77,15 @@ class NodeAgent:
         self._lock = threading.Lock()  # guards the two collections below
         self._workers: dict[str, PodWorker] = {}
         self._leaving: list[PodWorker] = []
-        self._executor = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
+        self._probers = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
+        self._readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="read")
         self._services = Services(
             api=api,
             objects=ObjectCache(api),
             addresses=AddressPool(),
-            executor=self._executor,
             directory=directory,
+            probers=self._probers,
+            readers=self._readers,
         )
         # Without an authority to check its clients by, logs are read as files only.
         self._logs = LogServer(HOST_IP, api.ca_file, self._find_log) if api.ca_file else None
@@ -97,7 +101,8 @@ class NodeAgent:
             self._registration.remove()
         except ApiError as error:  # the cluster may have gone before its node
             log.info("not unregistered: %s", error)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._probers, self._readers):
+            executor.shutdown(wait=False, cancel_futures=True)
         if self._logs:
             self._logs.close()
 

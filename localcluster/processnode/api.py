@@ -187,16 +187,22 @@ class ObjectCache:
         return self._get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
 
     def _get(self, path: str) -> Json | None:
-        """The object, or None if it does not exist; ApiError if that cannot be told."""
+        """The object, or None if it does not exist.
+
+        While the API server is unreachable the last answer holds; ApiError if there is none.
+        """
         with self._lock:
             read_at, value = self._copies.get(path, (float("-inf"), None))
-            if self._clock() - read_at < self._max_age:
-                return value
-            try:
-                value = self._api.get(path)
-            except ApiError as error:
-                if not error.not_found:
-                    raise
-                value = None
-            self._copies[path] = (self._clock(), value)
+        if self._clock() - read_at < self._max_age:
             return value
+        try:
+            value = self._api.get(path)
+        except ApiError as error:
+            if not error.not_found:
+                if read_at > float("-inf"):
+                    return value
+                raise
+            value = None
+        with self._lock:
+            self._copies[path] = (self._clock(), value)
+        return value

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from localcluster.ledger import TAG
 from localcluster.processnode.api import Json, ObjectCache
 from localcluster.processnode.errors import ContainerConfigError
 
 # What a program needs of the machine that a container would have from its image. The rest of the
-# node's own environment stays out of the pods.
-_INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+# node's own environment stays out of the pods. The tag lets a teardown find every process.
+_INHERITED = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", TAG)
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from pathlib import Path
 
-from localcluster.processnode.addresses import AddressPool
-from localcluster.processnode.api import (
-    STRATEGIC_MERGE_PATCH,
-    ApiError,
-    ClusterApi,
-    Json,
-    ObjectCache,
-)
-from localcluster.processnode.container import Clock, Container, ContainerReport, Runtime
-from localcluster.processnode.environment import EnvironmentResolver, base_environment, expand
-from localcluster.processnode.errors import VolumeNotReadyError
+from localcluster.processnode.api import STRATEGIC_MERGE_PATCH, ApiError, Json
+from localcluster.processnode.container import Container, Runtime
 from localcluster.processnode.logserver import ContainerLog
-from localcluster.processnode.probes import Probe, ProbeSet, make_check
-from localcluster.processnode.process import Launch
+from localcluster.processnode.sandbox import HOST_IP, Sandbox, Services
 from localcluster.processnode.spec import REASON_UNSUPPORTED, refusals
 from localcluster.processnode.status import failed_status, pod_status
-from localcluster.processnode.volumes import PodVolumes, TokenSource
 
 log = logging.getLogger(__name__)
 
-HOST_IP = "127.0.0.1"
 _TICK_SECONDS = 0.1
-_VOLUME_SYNC_SECONDS = 0.5
 _PUBLISH_RETRY_SECONDS = 0.5
 _DEFAULT_GRACE_SECONDS = 30
 # For a pod whose object is gone already, and for all pods when the node stops.
 _SHORT_GRACE_SECONDS = 2.0
-_PROBE_KINDS = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 class Ending(Enum):
@@ -48,23 +29,6 @@ class Ending(Enum):
     DELETED = "its deletion was asked for"
     GONE = "its object is gone"
     NODE_STOPS = "the node stops"
-
-
-@dataclass(frozen=True)
-class Services:
-    """What the pods of a node share."""
-
-    api: ClusterApi
-    objects: ObjectCache
-    addresses: AddressPool
-    executor: Executor
-    directory: Path
-    clock: Clock = field(default_factory=Clock)
-
-
-def log_file(directory: Path, namespace: str, pod: str, container: str) -> Path:
-    """Where a node with this directory writes a container's output, all runs one after another."""
-    return directory / "logs" / namespace / pod / f"{container}.log"
 
 
 class PodWorker(threading.Thread):
@@ -77,19 +41,10 @@ class PodWorker(threading.Thread):
         self._services = services
         self._clock = services.clock
         self._api_path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-        self._directory = services.directory / "pods" / metadata["uid"]
-        self._volumes = PodVolumes(
-            pod,
-            self._directory / "volumes",
-            services.objects,
-            TokenSource(services.api, pod, services.clock.monotonic),
-        )
+        self._sandbox = Sandbox(pod, services)
         self._started_at = _first_start(pod) or self._clock.wall()
-        self._address = ""
         self._init: list[Container] = []
         self._main: list[Container] = []
-        self._volume_problem: VolumeNotReadyError | ApiError | None = None
-        self._volumes_due = float("-inf")
         self._published: Json | None = None
         self._publish_due = float("-inf")
         self._ending: Ending | None = None
@@ -110,13 +65,17 @@ class PodWorker(threading.Thread):
     def find_log(self, namespace: str, pod: str, container: str) -> ContainerLog | None:
         """The log of a container of this pod, if it is the pod of that name and there is one."""
         metadata = self._pod["metadata"]
-        path = self._log_file(container)
+        path = self._sandbox.log_file(container)
         if (metadata["namespace"], metadata["name"]) != (namespace, pod) or not path.exists():
             return None
         return ContainerLog(path, lambda: self._runs(container))
 
     def _runs(self, container: str) -> bool:
-        return any(c.running and c.name == container for c in [*self._init, *self._main])
+        return any(c.running and c.name == container for c in self._all)
+
+    @property
+    def _all(self) -> list[Container]:
+        return [*self._init, *self._main]
 
     def run(self) -> None:
         try:
@@ -151,8 +110,6 @@ class PodWorker(threading.Thread):
 
     def _make_containers(self) -> None:
         spec = self._pod["spec"]
-        # Logs of an earlier pod of this name are not this one's.
-        shutil.rmtree(self._log_file("any").parent, ignore_errors=True)
         policy = spec["restartPolicy"]
         # An init container that has succeeded is done, whatever the policy.
         self._init = [
@@ -166,8 +123,8 @@ class PodWorker(threading.Thread):
 
     def _runtime(self, restart_policy: str) -> Runtime:
         return Runtime(
-            prepare=self._prepare,
-            probes=self._make_probes,
+            prepare=self._sandbox.prepare,
+            probes=self._sandbox.probes,
             restart_policy=restart_policy,
             grace_seconds=float(
                 self._pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
@@ -176,7 +133,9 @@ class PodWorker(threading.Thread):
         )
 
     def _step(self) -> None:
-        self._sync_volumes()
+        self._sandbox.sync(self._pod)
+        if not self._sandbox.tried:
+            return
         for container in self._init:
             container.step()
             if not container.succeeded:
@@ -184,86 +143,11 @@ class PodWorker(threading.Thread):
         for container in self._main:
             container.step()
 
-    def _sync_volumes(self) -> None:
-        now = self._clock.monotonic()
-        if now < self._volumes_due:
-            return
-        self._volumes_due = now + _VOLUME_SYNC_SECONDS
-        problem: VolumeNotReadyError | ApiError | None = None
-        try:
-            self._volumes.sync(self._pod)
-        except (VolumeNotReadyError, ApiError) as error:
-            problem = error
-        if str(problem) != str(self._volume_problem):
-            log.info("%s: volumes: %s", self.name, problem or "ready")
-        self._volume_problem = problem
-
-    def _prepare(self, container: Json) -> Launch:
-        """What to run for a container; see Runtime.prepare."""
-        if self._volume_problem is not None:
-            raise self._volume_problem
-        if not self._address:
-            self._address = self._services.addresses.acquire(_tcp_ports(self._pod))
-        pod = self._pod_with_address()
-        mounts = self._volumes.mounts(container)
-        resolver = EnvironmentResolver(pod, self._services.objects)
-        variables = resolver.resolve(container)
-        metadata = pod["metadata"]
-        base = base_environment(self._services.api.server, metadata["name"])
-        environment = {**base, **{k: mounts.rewrite(v) for k, v in variables.items()}}
-        words = [*container["command"], *(container.get("args") or [])]
-        output = self._log_file(container["name"])
-        output.parent.mkdir(parents=True, exist_ok=True)
-        return Launch(
-            argv=[mounts.rewrite(expand(word, variables)) for word in words],
-            env=environment,
-            cwd=mounts.rewrite(container.get("workingDir") or self._scratch(container["name"])),
-            log=str(output),
-        )
-
-    def _log_file(self, container: str) -> Path:
-        metadata = self._pod["metadata"]
-        return log_file(
-            self._services.directory, metadata["namespace"], metadata["name"], container
-        )
-
-    def _scratch(self, name: str) -> str:
-        """A fresh working directory, as a container's own file system is at each start."""
-        directory = self._directory / "containers" / name
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
-        return str(directory)
-
-    def _make_probes(self, container: Json, launch: Launch) -> ProbeSet:
-        mounts = self._volumes.mounts(container)
-        probes = {}
-        for kind in _PROBE_KINDS:
-            if spec := container.get(kind):
-                if "exec" in spec:
-                    command = [mounts.rewrite(word) for word in spec["exec"]["command"]]
-                    spec = {**spec, "exec": {"command": command}}
-                check = make_check(spec, container, self._address, launch)
-                probes[kind] = Probe(spec, check, self._services.executor, self._clock.monotonic())
-        return ProbeSet(probes)
-
-    def _pod_with_address(self) -> Json:
-        """The pod with the addresses that its status in the API may not show yet."""
-        addresses = {
-            "podIP": self._address,
-            "podIPs": [{"ip": self._address}],
-            "hostIP": HOST_IP,
-            "hostIPs": [{"ip": HOST_IP}],
-        }
-        return {**self._pod, "status": {**self._pod.get("status", {}), **addresses}}
-
     # Status
 
     @property
     def _phase(self) -> str:
         return str((self._published or {}).get("phase", "Pending"))
-
-    def _reports(self) -> tuple[list[ContainerReport], list[ContainerReport]]:
-        return [c.report() for c in self._init], [c.report() for c in self._main]
 
     def _publish(self, extra: Json | None = None) -> None:
         """Write the status if it differs from what was written last; a failure is tried again."""
@@ -275,14 +159,13 @@ class PodWorker(threading.Thread):
             self._patch(status)
 
     def _status(self) -> Json:
-        init, main = self._reports()
         policy = self._pod["spec"]["restartPolicy"]
         return pod_status(
             self._pod,
-            init,
-            main,
+            [c.report() for c in self._init],
+            [c.report() for c in self._main],
             restart_policy="Never" if self._ending else policy,
-            pod_ip=self._address,
+            pod_ip=self._sandbox.address,
             host_ip=HOST_IP,
             started_at=self._started_at,
             now=self._clock.wall(),
@@ -317,18 +200,18 @@ class PodWorker(threading.Thread):
         """Stop the containers, then tell the API server what its object's state asks for."""
         began = self._clock.monotonic()
         log.info("%s ends: %s", self.name, self._ending and self._ending.value)
-        while self._stop_all(self._init + self._main, began):
+        while self._stop_all(began):
             self._publish_unless_gone()
             self._wake.wait(_TICK_SECONDS)
             self._wake.clear()
         self._publish_unless_gone()
 
-    def _stop_all(self, containers: Sequence[Container], began: float) -> bool:
+    def _stop_all(self, began: float) -> bool:
         """Stop and step all; True while any still runs."""
-        for container in containers:
+        for container in self._all:
             container.stop(began + self._grace)
             container.step()
-        return any(container.running for container in containers)
+        return any(container.running for container in self._all)
 
     @property
     def _grace(self) -> float:
@@ -345,7 +228,7 @@ class PodWorker(threading.Thread):
             self._publish()
         elif self._ending is Ending.NODE_STOPS:
             message = "Pod was terminated in response to imminent node shutdown."
-            stopped = not any(c.running for c in self._init + self._main)
+            stopped = not any(c.running for c in self._all)
             final = {"phase": "Failed", "reason": "Terminated", "message": message}
             self._publish(final if stopped else None)
 
@@ -368,21 +251,9 @@ class PodWorker(threading.Thread):
                 return
 
     def _clean_up(self) -> None:
-        for container in self._init + self._main:
+        for container in self._all:
             container.kill()
-        if self._address:
-            self._services.addresses.release(self._address)
-        shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _tcp_ports(pod: Json) -> list[int]:
-    """The ports that the pod's containers say they will listen on."""
-    return [
-        port["containerPort"]
-        for container in pod["spec"]["containers"]
-        for port in container.get("ports") or []
-        if port.get("protocol", "TCP") == "TCP"
-    ]
+        self._sandbox.close()
 
 
 def _first_start(pod: Json) -> datetime | None:

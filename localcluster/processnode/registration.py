@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from localcluster.processnode.api import ApiError, ClusterApi, Json
-from localcluster.processnode.pod import HOST_IP
+from localcluster.processnode.sandbox import HOST_IP
 from localcluster.processnode.status import timestamp
 
 _LEASE_SECONDS = 40
