@@ -246,11 +246,8 @@ def _remedy(condition: Mapping[str, str]) -> str:
     """What to do about a condition that does not hold; the diagnosis has told its own."""
     if condition["status"] == "True":
         return ""
-    try:
-        reason = Reason(condition["reason"])
-    except ValueError:
-        return ""
-    return "" if reason.kind is Kind.REGIME else reason.remedy
+    reason = next((each for each in Reason if each.value == condition["reason"]), None)
+    return "" if reason is None or reason.kind is Kind.REGIME else reason.remedy
 
 
 def _decisions(memory: Memory, paper: Paper) -> list[str]:
