@@ -70,7 +70,7 @@ def _root_schema() -> dict[str, Any]:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{KIND}."},
-            "metadata": {"type": "object", "description": "Standard object metadata."},
+            "metadata": {"type": "object"},
             "spec": {
                 "description": "What is wanted, and how far the operator may go.",
                 **object_schema(EvictionPolicySpec),
@@ -126,8 +126,16 @@ def _field_schema(info: FieldInfo) -> dict[str, Any]:
     else:
         schema |= _plain_schema(info)
     if info.default is not None:
-        schema["default"] = info.default
+        schema["default"] = _default(info)
     return schema
+
+
+def _default(info: FieldInfo) -> Any:
+    """A default; that of an object is spelled out, since rules look at it as it stands."""
+    if info.type is None or info.field_type is not FieldType.OBJECT:
+        return info.default
+    inner = (each for _, each in described(info.type))
+    return {each.name: _default(each) for each in inner if each.default is not None}
 
 
 def _plain_schema(info: FieldInfo) -> dict[str, Any]:
