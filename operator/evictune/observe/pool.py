@@ -176,8 +176,15 @@ class Pooling:
             )
         return Unknown(
             Reason.NO_SERIES,
-            f"source {self.source!r} has no {series} with the labels of {_pods(self.pods)}",
+            f"source {self.source!r} has no {series} of {_pods(self.pods)}{self._others()}",
         )
+
+    def _others(self) -> str:
+        """Which other pods of the namespace the source knows: labels may be set wrongly."""
+        namespaces = {pod.namespace for pod in self.pods}
+        seen = {rank.pod for of in self.snapshot.values.values() for rank in of}
+        others = sorted(pod for pod in seen - set(self.pods) if pod.namespace in namespaces)
+        return f"; it has series of {_pods(others)}" if others else ""
 
     def _names(self, measure: Measure) -> str:
         """The names in use by the ready pods' ranks; the preferred one where none is seen."""
