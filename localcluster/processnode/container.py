@@ -109,6 +109,7 @@ class Runtime:
     restart_policy: str
     grace_seconds: float
     clock: Clock
+    start: Callable[[Launch], Process] = Process
 
 
 class Container:
@@ -228,7 +229,7 @@ class Container:
             return
         log = Path(launch.log)
         self._log = (log, log.stat().st_size if log.exists() else 0)
-        process = Process(launch)
+        process = self._runtime.start(launch)
         process.wait_started(_START_TIMEOUT_SECONDS)
         if self._runs:
             self._restarts += 1
