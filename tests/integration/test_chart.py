@@ -1,0 +1,172 @@
+"""The chart as Helm renders it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from evictune.api.sources import parse_configuration
+
+from localcluster.binaries import ensure, version
+
+CHART = Path(__file__).resolve().parents[2] / "charts/evictune"
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+READ = {"get", "list", "watch"}
+RIGHTS = {
+    "evictionpolicies": READ,
+    "evictionpolicies/status": {"patch"},
+    "deployments": READ,
+    "statefulsets": READ,
+    "replicasets": READ,
+    "pods": READ,
+    "configmaps": {"get", "create", "patch"},
+    "events": {"create"},
+}
+PROMETHEUS = {
+    "url": "https://metrics.example/prefix",
+    "timeout": "5s",
+    "headers": {"X-Scope-OrgID": "team-a"},
+    "bearerTokenFile": "/etc/evictune/secrets/token",
+    "caFile": "/etc/evictune/secrets/ca.crt",
+}
+
+Object = dict[str, Any]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm; the caller looks at the outcome."""
+    command = [str(ensure("helm")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def render(values: Object | None = None) -> dict[str, list[Object]]:
+    """The chart's objects by kind."""
+    cluster = version("kube-apiserver")
+    command = ["template", "release", str(CHART), "--namespace", "operators"]
+    command += ["--kube-version", cluster, "--values", "-"]
+    result = subprocess.run(
+        [str(ensure("helm")), *command],
+        input=yaml.safe_dump(values or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if result.returncode != 0:
+        raise ValueError(result.stderr)
+    found: dict[str, list[Object]] = {}
+    for body in yaml.safe_load_all(result.stdout):
+        found.setdefault(body["kind"], []).append(body)
+    return found
+
+
+def rights(role: Object) -> dict[str, set[str]]:
+    """Verbs by resource."""
+    return {
+        resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]
+    }
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    result = helm("lint", "--strict", str(CHART))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_one_operator_that_may_only_what_it_does() -> None:
+    objects = render()
+    (deployment,) = objects["Deployment"]
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    (role,) = objects["ClusterRole"]
+    # Kopf watches definitions to notice one that is installed later.
+    assert rights(role) == RIGHTS | {"customresourcedefinitions": {"list", "watch"}}
+    assert "Role" not in objects
+    (binding,) = objects["ClusterRoleBinding"]
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    (subject,) = binding["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "operators"}
+    assert objects["ServiceAccount"][0]["metadata"]["name"] == account
+
+
+def test_with_namespaces_it_has_no_rights_elsewhere() -> None:
+    objects = render({"watchNamespaces": ["a", "b"]})
+    assert CLUSTER_WIDE & set(objects) == {"CustomResourceDefinition"}
+    for kind in ("Role", "RoleBinding"):
+        assert [each["metadata"]["namespace"] for each in objects[kind]] == ["a", "b"]
+    assert all(rights(role) == RIGHTS for role in objects["Role"])
+    assert configuration(objects).namespaces == ("a", "b")
+
+
+def test_the_container_is_hardened() -> None:
+    pod = render()["Deployment"][0]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_definition_is_the_generated_one_and_is_kept() -> None:
+    generated = yaml.safe_load((CHART / "files/crd.yaml").read_text())
+    (kept,) = render()["CustomResourceDefinition"]
+    assert kept["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    assert kept == generated
+    assert render({"crds": {"keep": False}})["CustomResourceDefinition"] == [generated]
+    assert "CustomResourceDefinition" not in render({"crds": {"install": False}})
+
+
+def configuration(objects: dict[str, list[Object]]) -> Any:
+    """The operator's configuration, as the operator itself understands it."""
+    (config_map,) = objects["ConfigMap"]
+    return parse_configuration(config_map["data"]["config.yaml"])
+
+
+def test_without_a_source_the_engines_are_scraped() -> None:
+    sources = configuration(render()).sources
+    assert {name: source.kind for name, source in sources.items()} == {
+        "default": "direct",
+        "engines": "direct",
+    }
+
+
+def test_every_setting_of_a_source_reaches_the_operator() -> None:
+    values = {"sources": {"default": {"prometheus": PROMETHEUS}}, "metrics": {"port": 9999}}
+    parsed = configuration(render(values))
+    source = parsed.sources["default"]
+    assert source.kind == "prometheus"
+    assert source.url == PROMETHEUS["url"]
+    assert source.timeout == 5.0
+    assert dict(source.headers) == PROMETHEUS["headers"]
+    assert str(source.bearer_token_file) == PROMETHEUS["bearerTokenFile"]
+    assert str(source.ca_file) == PROMETHEUS["caFile"]
+    assert parsed.metrics_address == "0.0.0.0:9999"
+
+
+def test_a_changed_configuration_restarts_the_operator() -> None:
+    def checksum(values: Object) -> str:
+        template = render(values)["Deployment"][0]["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    other = {"sources": {"default": {"prometheus": PROMETHEUS}}}
+    assert checksum({}) == checksum({"logFormat": "text"}) != checksum(other)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"image": {"registry": "x"}}, "registry"),
+        ({"sources": {"default": {"prometheus": {"timeout": "5s"}}}}, "url"),
+        ({"sources": {"default": {"direct": {}, "prometheus": PROMETHEUS}}}, "default"),
+        ({"sources": {"default": {"prometheus": PROMETHEUS | {"timeout": "fast"}}}}, "timeout"),
+        ({"watchNamespaces": "serving"}, "watchNamespaces"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_name(values: Object, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        render(values)
