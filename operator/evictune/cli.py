@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output went away, such as `head`.
         sys.stderr.close()
+    except OSError as error:
+        # A file that is not there, an address in use: the message names it.
+        return _complain(error, 1)
     except KeyboardInterrupt:
         return 130
     return 0

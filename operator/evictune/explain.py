@@ -22,7 +22,7 @@ from evictune.api.status import memory_from_status
 from evictune.kube import KubeApi, policies_path
 
 WIDTH = 100
-_LABEL = 15
+_LABEL = 16
 _MARKS = {"True": ("✔", "32"), "False": ("✘", "31"), "Unknown": ("?", "33")}
 _READINGS = (
     ("queue time", "queueTime", "mean wait before prefill"),

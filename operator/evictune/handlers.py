@@ -23,7 +23,8 @@ from evictune.operator_metrics import OperatorMetrics
 
 RELIST_INTERVAL = 60.0
 FIRST_LIST_RETRY = 5.0
-WATCH_SERVER_TIMEOUT = 240.0
+# Whole seconds: the API server parses this one as an integer.
+WATCH_SERVER_TIMEOUT = 240
 WATCH_CLIENT_TIMEOUT = 270.0
 REQUEST_TIMEOUT = 30.0
 

@@ -51,3 +51,5 @@ def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
         logging.getLogger("evictune").setLevel(logging.DEBUG)
     # Kopf tells of every event of the watch; the transitions are told by us.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    # One line for each probe of the kubelet.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -71,11 +71,12 @@ class PolicyLoop:
         self._clock = clock
         self._jitter = jitter
         self._woken = asyncio.Event()
-        self._generation = -1
+        # The first tick comes anyway; only a later edit hastens it.
+        self._generation = entry.generation
         self._interval = DEFAULT_INTERVAL
 
     def edited(self, generation: int) -> None:
-        """Tick now if this generation has not been read yet. Status writes do not raise it."""
+        """Tick now if this generation is news. Status writes do not raise it."""
         if generation > self._generation:
             self.wake()
 

@@ -41,8 +41,7 @@ def run_operator(
     set_up_logging(log_format, verbose=verbose)
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()
-    host, port = _host_port(configuration.metrics_address)
-    start_http_server(port, host, registry=metrics.registry)
+    _serve_metrics(configuration.metrics_address, metrics)
     api = KubeApi(load_configuration(kubeconfig), connections=API_THREADS)
     with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
         registry = build_registry(
@@ -96,7 +95,10 @@ def connection_info(configuration: client.Configuration) -> kopf.ConnectionInfo:
     )
 
 
-def _host_port(address: str) -> tuple[str, int]:
-    """HOST:PORT, checked when the configuration was parsed."""
+def _serve_metrics(address: str, metrics: OperatorMetrics) -> None:
+    """Serve /metrics at HOST:PORT, whose form was checked when the configuration was parsed."""
     host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
+    try:
+        start_http_server(int(port), host.strip("[]"), registry=metrics.registry)
+    except OSError as error:
+        raise OSError(f"metricsAddress {address}: {error.strerror or error}") from error

@@ -1,0 +1,115 @@
+"""The command line: exit codes, one line for an error, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from evictune import cli
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat-8b}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: vllm, image: vllm/vllm-openai}
+"""
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    try:
+        code = cli.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_crd_is_what_the_api_server_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = outcome(capsys, "crd")
+    assert code == 0
+    assert yaml.safe_load(out)["metadata"]["name"] == "evictionpolicies.evictune.io"
+
+
+def test_wire_prints_the_manifest(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "chat.yaml"
+    file.write_text(DEPLOYMENT)
+    code, out, _ = outcome(capsys, "wire", str(file), "--plugin-image", "plugin:1")
+    assert code == 0
+    pod = yaml.safe_load(out)["spec"]["template"]["spec"]
+    assert pod["initContainers"][0]["image"] == "plugin:1"
+
+
+def test_wire_reads_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "chat.yaml"
+    file.write_text(DEPLOYMENT)
+    with file.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        code, out, _ = outcome(capsys, "wire", "-")
+    assert code == 0
+    assert "evictune-knobs-deployment-chat-8b" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "COMMAND"),
+        (("fly",), 2, "invalid choice"),
+        (("run",), 2, "--config"),
+        (("run", "--config", "/nowhere/config.yaml"), 1, "/nowhere/config.yaml"),
+        (("wire", "/nowhere/chat.yaml"), 1, "/nowhere/chat.yaml"),
+        (("wire", "x", "--plugin-image", "a", "--plugin-installed"), 2, "not allowed with"),
+        (("explain", "chat-8b"), 2, "write NAMESPACE/NAME"),
+        (("explain", "a/b/c"), 2, "write NAMESPACE/NAME"),
+        (("explain", "a/b", "--kubeconfig", "/nowhere/config"), 1, "give --kubeconfig"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_remedy(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    got, out, err = outcome(capsys, *arguments)
+    assert got == code
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sources: [", "configuration"),
+        ("sources: {default: {prometheus: {url: ftp://x}}}", "sources.default.prometheus.url"),
+        ("metricsAddress: nowhere", "metricsAddress"),
+        ("sorces: {}", "sorces"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_names_the_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    code, _, err = outcome(capsys, "run", "--config", str(file))
+    assert code == 1
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_explain_without_a_server_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    config = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
+    file.write_text(yaml.safe_dump(config | {"current-context": "x"}))
+    code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", str(file))
+    assert code == 1
+    assert err.startswith("evictune: API server:")
+    assert err.count("\n") == 1

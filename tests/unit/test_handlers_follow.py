@@ -1,0 +1,206 @@
+"""Index and scheduler follow the policies that exist, through the watch or without it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import kopf
+import pytest
+from evictune.handlers import RELIST_INTERVAL, Follower, build_registry, configure
+from evictune.index import Key, PolicyIndex, entry_of
+from evictune.kube import ApiError
+from evictune.loop import Scheduler
+from evictune.operator_metrics import OperatorMetrics
+from evictune.tick import Outcome
+
+from tests.support.fake_api import FakeApi
+from tests.support.fake_clock import FakeClock, settle
+
+ALL = "/apis/evictune.io/v1alpha1/evictionpolicies"
+
+
+def body(name: str, created: str = "2026-11-29T12:00:00Z", **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": name,
+            "uid": f"uid-{name}",
+            "generation": 1,
+            "creationTimestamp": created,
+            **metadata,
+        },
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-8b"}},
+    }
+
+
+class Scene:
+    """A follower of an API server in memory, with ticks that only record."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.api = FakeApi()
+        self.index = PolicyIndex()
+        self.metrics = OperatorMetrics()
+        self.ticks: list[tuple[str, float]] = []
+        self.closed = False
+        self.scheduler = Scheduler(self.tick, self.metrics, self.clock.clock, jitter=0)
+        self.pool = ThreadPoolExecutor(1)
+        self.follower = Follower(
+            self.api,  # type: ignore[arg-type]
+            self.index,
+            self.scheduler,
+            self.metrics,
+            self.pool,
+            [],
+            self.clock.clock,
+            self.close,
+        )
+
+    async def tick(self, key: Key) -> Outcome:
+        self.ticks.append((key[1], self.clock.now))
+        return Outcome(interval=1000.0, generation=1)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def list_now(self) -> None:
+        """Let the periodic list come round; it runs in a thread of its own."""
+        await self.clock.advance(RELIST_INTERVAL)
+        for _ in range(50):
+            await asyncio.sleep(0.002)
+
+    def ticked(self) -> list[str]:
+        return [name for name, _ in self.ticks]
+
+
+def play(scenario: Callable[[Scene], Awaitable[None]]) -> Scene:
+    async def run() -> Scene:
+        scene = Scene()
+        await scenario(scene)
+        await scene.follower.stop()
+        scene.pool.shutdown()
+        return scene
+
+    return asyncio.run(run())
+
+
+def test_what_exists_at_start_is_followed_and_rivals_are_known_before_the_first_tick() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.put(f"{ALL}/young", body("young", "2026-11-29T13:00:00Z"))
+        scene.api.put(f"{ALL}/old", body("old"))
+        await scene.follower.start()
+        rival = scene.index.older_rival(("ns", "young"))
+        assert rival is not None
+        assert rival.name == "old"
+        assert scene.index.older_rival(("ns", "old")) is None
+        await settle()
+        assert sorted(scene.ticked()) == ["old", "young"]
+
+    assert play(scenario).closed
+
+
+def test_the_watch_starts_wakes_and_stops() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.follower.start()
+        await scene.follower.on_event(body("a"), deleted=False)
+        await settle()
+        await scene.follower.on_event(body("a"), deleted=False)
+        await settle()
+        assert scene.ticked() == ["a"]
+        await scene.follower.on_event(body("a", generation=2), deleted=False)
+        await settle()
+        assert scene.ticked() == ["a", "a"]
+        await scene.follower.on_event(body("a"), deleted=True)
+        assert scene.index.keys() == set()
+        assert scene.metrics.registry.get_sample_value("evictune_policies") == 0
+
+    play(scenario)
+
+
+def test_the_younger_takes_over_when_the_older_goes() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.put(f"{ALL}/old", body("old"))
+        scene.api.put(f"{ALL}/young", body("young", "2026-11-29T13:00:00Z"))
+        await scene.follower.start()
+        await settle()
+        scene.ticks.clear()
+        await scene.follower.on_event(body("old", deletionTimestamp="now"), deleted=False)
+        await settle()
+        assert scene.ticked() == ["young"]
+        assert scene.index.older_rival(("ns", "young")) is None
+
+    play(scenario)
+
+
+def test_a_silent_watch_is_made_up_for_by_the_list() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.put(f"{ALL}/edited", body("edited"))
+        scene.api.put(f"{ALL}/deleted", body("deleted"))
+        await scene.follower.start()
+        await settle()
+        scene.ticks.clear()
+        scene.api.put(f"{ALL}/edited", body("edited", generation=2))
+        scene.api.put(f"{ALL}/made", body("made"))
+        del scene.api.objects[f"{ALL}/deleted"]
+        await scene.list_now()
+        assert sorted(scene.ticked()) == ["edited", "made"]
+        assert scene.index.keys() == {("ns", "edited"), ("ns", "made")}
+        sample = scene.metrics.registry.get_sample_value("evictune_lost_watch_events_total")
+        assert sample == 3
+
+    play(scenario)
+
+
+def test_an_api_server_that_is_away_at_start_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.fault = lambda method, path: ApiError(404, "NotFound", "no such resource")
+        await scene.follower.start()
+        assert "evictune crd | kubectl apply" in caplog.text
+        scene.api.fault = lambda method, path: None
+        scene.api.put(f"{ALL}/a", body("a"))
+        await scene.list_now()
+        assert scene.ticked() == ["a"]
+
+    play(scenario)
+
+
+def test_the_same_second_is_decided_by_name() -> None:
+    index = PolicyIndex()
+    for name in ("b", "a"):
+        index.put(entry_of(body(name)))
+    rival = index.older_rival(("ns", "b"))
+    assert rival is not None
+    assert rival.name == "a"
+
+
+def test_another_kind_or_namespace_is_another_target() -> None:
+    index = PolicyIndex()
+    index.put(entry_of(body("a")))
+    other = body("b")
+    other["spec"]["targetRef"]["kind"] = "StatefulSet"
+    index.put(entry_of(other))
+    index.put(entry_of(body("c", namespace="elsewhere")))
+    assert index.older_rival(("ns", "b")) is None
+    assert index.older_rival(("elsewhere", "c")) is None
+
+
+def test_kopf_gets_nothing_that_adds_finalizers_or_patches() -> None:
+    def unused() -> Any:
+        raise AssertionError("not called before the operator runs")
+
+    registry = build_registry(unused, unused, namespaced=True)
+    for family in (registry._changing, registry._spawning, registry._indexing):
+        assert list(family.get_all_handlers()) == []
+    assert len(list(registry._watching.get_all_handlers())) == 1
+    settings = kopf.OperatorSettings()
+    configure(settings, namespaced=True)
+    assert settings.posting.enabled is False
+    assert settings.scanning.disabled is True
+    assert settings.watching.server_timeout is not None
+    assert settings.watching.client_timeout is not None
+    assert settings.watching.server_timeout <= settings.watching.client_timeout <= 300
