@@ -3,7 +3,7 @@
 A `Meaning` says what a measure is, and how it is read and pooled, whatever the engine calls it. A
 `Name` says where an engine of some version keeps it. Where an engine rank exposes several names of
 one measure, the first in the table wins; names are never summed. docs/metrics.md is generated from
-these two tables (`python -m evictune.observe.dialects`).
+these two tables (`python -m evictune.observe.metrics_page`).
 
 Sources: vllm/v1/metrics/loggers.py of 0.32 (captured under tests/data/exposition); the older names
 from vllm-project/vllm pull requests 14136, 18354 and 29330, the newer ones from 30189 and 33290;
@@ -12,7 +12,7 @@ SGLang's production metrics page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
@@ -48,6 +48,8 @@ class Measure(StrEnum):
     PREFILL_SECONDS = "prefill_seconds"
     PREFILL_TOKENS = "prefill_tokens"
     COMPUTED_TOKENS = "computed_tokens"
+    PROMPT_TOKENS = "prompt_tokens"
+    PROMPTS = "prompts"
     CACHE_CONFIG = "cache_config"
 
 
@@ -96,7 +98,9 @@ MEANINGS: Mapping[Measure, Meaning] = {
     Measure.PREFILL_SECONDS: Meaning(Kind.COUNTER, "seconds", _SUM),
     Measure.PREFILL_TOKENS: Meaning(Kind.COUNTER, "tokens", f"{_SUM}, then tokens / seconds"),
     Measure.COMPUTED_TOKENS: Meaning(Kind.COUNTER, "tokens", f"{_SUM}, per second"),
-    Measure.CACHE_CONFIG: Meaning(Kind.INFO, "blocks, tokens a block", "shown for each rank"),
+    Measure.PROMPT_TOKENS: Meaning(Kind.COUNTER, "tokens", f"{_SUM}, then tokens / prompts"),
+    Measure.PROMPTS: Meaning(Kind.COUNTER, "requests", _SUM),
+    Measure.CACHE_CONFIG: Meaning(Kind.INFO, "blocks, tokens", "shown for each rank"),
 }
 
 _V, _S = Engine.VLLM, Engine.SGLANG
@@ -134,6 +138,8 @@ NAMES: tuple[Name, ...] = (
         "vllm:request_prefill_kv_computed_tokens_sum",
         "0.13 and later",
     ),
+    Name(Measure.PROMPT_TOKENS, _V, "vllm:request_prompt_tokens_sum", "all"),
+    Name(Measure.PROMPTS, _V, "vllm:request_prompt_tokens_count", "all"),
     Name(Measure.CACHE_CONFIG, _V, "vllm:cache_config_info", "all"),
     Name(Measure.TTFT, _S, "sglang:time_to_first_token_seconds", "all"),
     Name(Measure.KV_USAGE, _S, "sglang:token_usage", "all"),
@@ -143,7 +149,7 @@ NAMES: tuple[Name, ...] = (
 
 # The label that tells the ranks of one pod apart; an engine without it is rank "0".
 RANK_LABELS: tuple[str, ...] = ("engine", "dp_rank")
-INFO_LABELS: tuple[str, ...] = ("block_size", "num_gpu_blocks")
+INFO_LABELS: tuple[str, ...] = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
 DEFAULT_PORTS: Mapping[Engine, int] = {Engine.VLLM: 8000, Engine.SGLANG: 30000}
 
 PLUGIN_PORT = 9410
@@ -170,37 +176,3 @@ def names_of(measure: Measure, engine: Engine | None = None) -> tuple[Name, ...]
 def rank_of(labels: Mapping[str, str]) -> str:
     """The engine rank within its pod."""
     return next((labels[label] for label in RANK_LABELS if labels.get(label)), "0")
-
-
-def _page() -> Iterator[str]:
-    """docs/metrics.md, line by line."""
-    yield "# Metrics that evictune reads"
-    yield ""
-    yield "Generated from `evictune/observe/dialects.py`. Where an engine exposes several names of"
-    yield "one measure, the first one listed is read; names are never summed."
-    yield ""
-    yield "| measure | engine | name | versions | read as | unit | pooled |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for name in NAMES:
-        meaning = MEANINGS[name.measure]
-        labels = "".join(f'{{{key}="{value}"}}' for key, value in name.labels.items())
-        yield (
-            f"| {name.measure} | {name.engine} | `{name.base}{labels}` | {name.versions} "
-            f"| {meaning.kind.value} | {meaning.unit} | {meaning.pooling} |"
-        )
-    yield ""
-    yield f"Read from the plugin's own page, port {PLUGIN_PORT}, whatever the metrics source is:"
-    yield ""
-    yield "| name | what it says |"
-    yield "| --- | --- |"
-    for series, meaning_text in PLUGIN_SERIES.items():
-        yield f"| `{series}` | {meaning_text} |"
-
-
-def metrics_page() -> str:
-    """The text of docs/metrics.md."""
-    return "\n".join(_page()) + "\n"
-
-
-if __name__ == "__main__":
-    print(metrics_page(), end="")

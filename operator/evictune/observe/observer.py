@@ -122,6 +122,7 @@ def _unobserved(state: TargetState, reason: Reason) -> Observation:
         waiting=unknown,
         prefill_rate=unknown,
         uncached_tokens=unknown,
+        prompt_tokens_per_request=unknown,
         evicted_protected=unknown,
         evicted_tel_safe=unknown,
         evicted_lru=unknown,
@@ -145,6 +146,7 @@ def _observation(
         waiting=pooling.total(Measure.WAITING),
         prefill_rate=pooling.prefill_rate(),
         uncached_tokens=pooling.per_second(Measure.COMPUTED_TOKENS),
+        prompt_tokens_per_request=pooling.quotient(Measure.PROMPT_TOKENS, Measure.PROMPTS),
         evicted_protected=plugin.evicted["protected"],
         evicted_tel_safe=plugin.evicted["tel-safe"],
         evicted_lru=plugin.evicted["lru"],
@@ -166,7 +168,8 @@ def _engines(
 
 def _engine(rank: RankKey, pooling: Pooling, said: PluginRank) -> EngineObservation:
     config = pooling.snapshot.infos.get(rank, {})
-    block_tokens, blocks = (_whole(config.get(key)) for key in ("block_size", "num_gpu_blocks"))
+    block_tokens, blocks = _whole(config.get("block_size")), _whole(config.get("num_gpu_blocks"))
+    product = block_tokens * blocks if block_tokens and blocks else None
     return EngineObservation(
         pod=rank.pod.pod,
         engine=rank.rank,
@@ -175,7 +178,8 @@ def _engine(rank: RankKey, pooling: Pooling, said: PluginRank) -> EngineObservat
         eligible=said.eligible,
         ineligible_reason=said.ineligible_reason,
         block_tokens=block_tokens,
-        capacity_tokens=block_tokens * blocks if block_tokens and blocks else None,
+        # Releases before the label kv_cache_size_tokens leave it to be computed.
+        capacity_tokens=_whole(config.get("kv_cache_size_tokens")) or product,
         kv_usage=_rank_usage(rank, pooling),
         refused_document=said.refused_document,
     )
