@@ -20,6 +20,7 @@ from evictune.api.policy import GROUP, PLURAL, VERSION
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 FIELD_MANAGER = "evictune"
+USER_AGENT = "evictune"
 
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
@@ -67,11 +68,17 @@ def policies_path(namespace: str | None) -> str:
 class KubeApi:
     """Blocking calls; safe to share between threads."""
 
-    def __init__(self, configuration: client.Configuration, connections: int = 8) -> None:
+    def __init__(
+        self,
+        configuration: client.Configuration,
+        connections: int = 8,
+        user_agent: str = USER_AGENT,
+    ) -> None:
         configuration.connection_pool_maxsize = connections
         # A write that failed is decided upon again at the next tick, never repeated blindly.
         configuration.retries = False
         self._client = client.ApiClient(configuration)
+        self._client.user_agent = user_agent
 
     def request(
         self,

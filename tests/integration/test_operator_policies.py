@@ -1,0 +1,194 @@
+"""What policies promise, on a real API server with the real controllers: modes, conflict, deletion.
+
+The engines are faked at the protocol's edge; the operator is a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster.controlplane import ControlPlane
+from tests.support.fake_engines import FakeDeployment
+from tests.support.operator_process import OperatorProcess, eventually
+from tests.support.operator_scene import Scene, install_crd, namespace_gone, policy, wait_exactly
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane) -> ControlPlane:
+    install_crd(control_plane)
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    directory = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(directory, cluster.kubeconfig) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(cluster: ControlPlane, operator: OperatorProcess) -> Iterator[Scene]:
+    with Scene(cluster) as made:
+        yield made
+
+
+def test_recommend_writes_status_and_events_and_nothing_else(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        scene.create(policy("chat", "chat-8b", mode="Recommend"))
+        eventually(lambda: scene.status("chat").get("recommendation"), "a recommendation")
+        wait_exactly(3)
+        assert scene.config_map("chat-8b") is None
+        written = {
+            (each["objectRef"]["resource"], each["objectRef"].get("subresource", ""))
+            for each in scene.writes()
+        }
+        assert written == {("evictionpolicies", "status"), ("events", "")}
+        assert {each["involvedObject"]["name"] for each in scene.events()} == {"chat"}
+
+
+def test_auto_brings_the_value_into_force_and_says_who_acknowledged(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b", replicas=2) as target:
+        scene.create(policy("chat", "chat-8b"))
+        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 90)
+        status = scene.status("chat")
+        assert {engine.revision for engine in target.engines} == {status["applied"]["revision"]}
+        assert status["engines"]["acknowledged"] == 2
+        assert target.engines[0].values.xi_tokens == status["applied"]["values"]["xiTokens"]
+        assert status["observedGeneration"] == scene.get("chat")["metadata"]["generation"]
+        assert "finalizers" not in scene.get("chat")["metadata"]
+        assert "annotations" not in scene.get("chat")["metadata"]
+        # Status, Events and the one ConfigMap: no write to pods, workloads or anything else.
+        resources = {each["objectRef"]["resource"] for each in scene.writes()}
+        assert resources == {"evictionpolicies", "events", "configmaps"}
+
+
+def test_a_deleted_policy_returns_its_engines_to_stock_lru(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b") as target:
+        scene.create(policy("chat", "chat-8b"))
+        eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
+        scene.delete("chat")
+        eventually(lambda: scene.config_map("chat-8b") is None, "the ConfigMap collected", 60)
+        target.engines[0].page(9410)
+        assert target.engines[0].values.stock
+
+
+def test_the_younger_of_two_policies_on_one_target_says_conflict(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        scene.create(policy("older", "chat-8b"))
+        wait_exactly(1.1)  # creation times have whole seconds
+        scene.create(policy("a-younger", "chat-8b"))
+        ready = eventually(
+            lambda: _not_empty(scene.condition("a-younger", "Ready")), "a condition", 60
+        )
+        assert ready[:2] == ("False", "Conflict")
+        assert "older" in ready[2]
+        eventually(lambda: "Kept" in scene.reasons("older"), "the older goes on", 90)
+        assert "pending" not in scene.status("a-younger")
+        scene.delete("older")
+        eventually(
+            lambda: scene.condition("a-younger", "Ready")[0] == "True", "the younger takes over", 60
+        )
+
+
+def _not_empty(condition: tuple[str, str, str]) -> tuple[str, str, str] | None:
+    return condition if condition[0] else None
+
+
+def test_a_persons_edit_of_the_document_is_named_and_not_fought(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        scene.create(policy("chat", "chat-8b"))
+        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 90)
+        name = "evictune-knobs-deployment-chat-8b"
+        scene.cluster.kubectl(
+            "-n",
+            scene.namespace,
+            "patch",
+            "configmap",
+            name,
+            "--type=merge",
+            "-p",
+            '{"data": {"knobs.json": "{}"}}',
+        )
+        eventually(lambda: scene.condition("chat", "Ready")[1] == "Conflict", "a conflict", 60)
+        assert "kubectl-patch" in scene.condition("chat", "Ready")[2]
+        wait_exactly(4)
+        body = scene.config_map("chat-8b")
+        assert body is not None
+        assert body["data"]["knobs.json"] == "{}"
+
+
+def test_a_spec_that_only_the_operator_refuses_is_named(scene: Scene) -> None:
+    """A server whose definition is older lets through what the operator cannot use."""
+    body = policy("chat", "chat-8b")
+    definition = "crd/evictionpolicies.evictune.io"
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/slo"
+    loose = f'[{{"op": "replace", "path": "{path}", "value": {{"type": "object", '
+    loose += '"x-kubernetes-preserve-unknown-fields": true}}]'
+    scene.cluster.kubectl("patch", definition, "--type=json", "-p", loose)
+    try:
+        body["spec"]["slo"]["ttft"]["threshold"] = "fast"
+        eventually(lambda: _created(scene, body), "the loose definition in force", 30)
+        eventually(lambda: scene.condition("chat", "Ready")[0] == "False", "a condition", 60)
+        assert scene.condition("chat", "Ready")[1] == "InvalidSpec"
+        assert "spec.slo.ttft.threshold" in scene.condition("chat", "Ready")[2]
+    finally:
+        install_crd(scene.cluster)
+
+
+def _created(scene: Scene, body: dict[str, object]) -> bool:
+    from evictune.kube import ApiError
+
+    try:
+        scene.create(body)
+    except ApiError:
+        return False
+    return True
+
+
+def test_edits_are_seen_at_once_and_suspend_stops_writes(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        quick = policy("chat", "chat-8b", mode="Observe", behavior={"interval": "20s"})
+        scene.create(quick)
+        eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick", 60)
+        scene.edit("chat", suspend=True)
+        eventually(lambda: scene.status("chat")["observedGeneration"] == 2, "the edit seen", 10)
+
+
+def test_a_namespace_is_deleted_completely_with_the_operator_away(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    with Scene(cluster) as scene, FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        scene.create(policy("chat", "chat-8b"))
+        arguments = ("--namespace", scene.namespace)
+        with OperatorProcess(tmp_path, cluster.kubeconfig, None, *arguments):
+            eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
+        cluster.kubectl("delete", "namespace", scene.namespace, "--wait=false")
+        eventually(lambda: namespace_gone(scene), "the namespace gone", 60)
+
+
+def test_the_document_is_renewed_and_expires_when_the_operator_is_away(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    with (
+        Scene(cluster) as scene,
+        FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
+    ):
+        scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "6s"}))
+        arguments = ("--namespace", scene.namespace)
+        with OperatorProcess(tmp_path, cluster.kubeconfig, None, *arguments):
+            first = eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
+            renewed = eventually(lambda: _later(scene, first.expires), "the document renewed", 30)
+            assert renewed.revision == first.revision
+        wait_exactly(7)
+        target.engines[0].page(9410)
+        assert target.engines[0].values.stock
+
+
+def _later(scene: Scene, expires: float) -> object:
+    document = scene.document("chat-8b")
+    return document if document is not None and document.expires > expires else None
