@@ -1,0 +1,136 @@
+"""decide: the whole of the operator's judgement, as one pure function.
+
+The regime is diagnosed; a change under way is carried on; else a wish, if there is one, passes the
+guardrails and becomes a change. Whatever is in force is kept alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evictune.api.decision import Decision, DecisionRecord, Memory, Recommendation, RegimeState
+from evictune.api.observation import Observation
+from evictune.api.policy import EvictionPolicy, Mode
+from evictune.api.reasons import Reason
+from evictune.api.status_schema import MAX_DECISIONS
+from evictune.decide.changes import begin
+from evictune.decide.conditions import conditions
+from evictune.decide.diagnosis import diagnose
+from evictune.decide.document import keep_alive, reconcile
+from evictune.decide.guardrails import guard
+from evictune.decide.protocol import advance
+from evictune.decide.situation import Hold, Situation, Step, identity, remember, sentence, show
+from evictune.decide.wishes import Wish, wish
+
+
+def decide(
+    policy: EvictionPolicy, memory: Memory, observation: Observation, now: float
+) -> Decision:
+    """One tick. `now`: seconds since the epoch. The same arguments give the same decision."""
+    start = Situation(policy, memory, observation, now)
+    situation = replace(start, memory=reconcile(start))
+    regime, changed = _regime(situation)
+    situation = replace(situation, memory=replace(situation.memory, regime=regime))
+    step = advance(situation) if situation.memory.pending else _consider(situation)
+    audit = (*changed, *step.records)
+    kept = replace(step.memory, decisions=(*step.memory.decisions, *audit)[-MAX_DECISIONS:])
+    after = replace(situation, memory=kept)
+    return Decision(
+        memory=kept,
+        conditions=conditions(after, step.holds),
+        effects=step.effects or keep_alive(after),
+        audit=audit,
+        holds=step.holds,
+        next_check=step.next_check,
+    )
+
+
+def _regime(situation: Situation) -> tuple[RegimeState, tuple[DecisionRecord, ...]]:
+    """The regime now, and the record of its change. Settling is told by the change itself."""
+    name, message = diagnose(situation)
+    before, now = situation.memory.regime, situation.now
+    if before is not None and before.name is name:
+        return RegimeState(name, before.since, message), ()
+    state = RegimeState(name, now, message)
+    if name is Reason.SETTLING:
+        return state, ()
+    label = identity(situation.policy, "regime", now)
+    text = f"{name}: {message}"
+    return state, (DecisionRecord(label, now, Reason.REGIME_CHANGED, text),)
+
+
+def _consider(situation: Situation) -> Step:
+    """No change is under way: is one wanted, and may it be made?"""
+    regime = situation.memory.regime
+    name = regime.name if regime else Reason.UNKNOWN
+    wanted = wish(situation, name)
+    if wanted is None:
+        return _nothing_wanted(situation, name)
+    allowed, holds = guard(situation, wanted)
+    situation = _recommended(situation, allowed)
+    if holds:
+        return Step(situation.memory, records=_told(situation, allowed, holds), holds=holds)
+    return _change(situation, allowed)
+
+
+def _nothing_wanted(situation: Situation, regime: Reason) -> Step:
+    memory = situation.memory
+    if regime in (Reason.HEALTHY, Reason.NO_REUSE, Reason.QUEUE_BOUND, Reason.CAPACITY_BOUND):
+        memory = replace(memory, recommendation=None)
+    if regime is not Reason.REUSE_LOST:
+        return Step(memory)
+    if situation.knobs is None:
+        return Step(memory, holds=((Reason.NO_KNOBS, "spec.knobs.tlru is not set"),))
+    return Step(memory, holds=((Reason.SAMPLES, "the rate of prefill is unknown"),))
+
+
+def _change(situation: Situation, wanted: Wish) -> Step:
+    """Begin, and note what is left behind: measured, and not to be tried again for a while."""
+    if wanted.reason is Reason.REUSE_LOST:
+        left = situation.quarantined(situation.present, wanted.reason)
+        situation = replace(situation, memory=remember(situation.memory, left))
+    why = situation.memory.regime.message if situation.memory.regime else ""
+    message = f"{show(situation.present)} -> {show(wanted.target)}: {wanted.basis}. {why}"
+    return begin(situation, wanted.target, wanted.reason, sentence(message))
+
+
+def _recommended(situation: Situation, wanted: Wish) -> Situation:
+    if situation.policy.spec.mode is Mode.OBSERVE:
+        return replace(situation, memory=replace(situation.memory, recommendation=None))
+    told = Recommendation(wanted.target, wanted.uncapped, wanted.basis)
+    return replace(situation, memory=replace(situation.memory, recommendation=told))
+
+
+def _told(
+    situation: Situation, wanted: Wish, holds: tuple[Hold, ...]
+) -> tuple[DecisionRecord, ...]:
+    """A record where a hold is news: a new recommendation, or a search that came to its end."""
+    reasons = [reason for reason, _ in holds]
+    if reasons == [Reason.EXHAUSTED] and not _told_since_change(situation, Reason.EXHAUSTED):
+        return (_note(situation, wanted, Reason.EXHAUSTED, sentence(holds[0][1])),)
+    if Reason.RECOMMEND_ONLY in reasons and not _last_recommended(situation, wanted):
+        message = f"{sentence(show(wanted.target))} would be set: {wanted.basis}."
+        return (_note(situation, wanted, Reason.RECOMMENDED, message),)
+    return ()
+
+
+def _note(situation: Situation, wanted: Wish, reason: Reason, message: str) -> DecisionRecord:
+    label = identity(situation.policy, "note", situation.now)
+    return DecisionRecord(label, situation.now, reason, message, situation.present, wanted.target)
+
+
+def _told_since_change(situation: Situation, reason: Reason) -> bool:
+    since = situation.memory.last_change_time or 0.0
+    return any(
+        record.reason is reason and record.time >= since for record in situation.memory.decisions
+    )
+
+
+def _last_recommended(situation: Situation, wanted: Wish) -> bool:
+    """Whether the last recommendation told was this one."""
+    told = [
+        record.change_to
+        for record in situation.memory.decisions
+        if record.reason is Reason.RECOMMENDED
+    ]
+    return bool(told) and told[-1] == wanted.target

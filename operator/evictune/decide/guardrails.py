@@ -1,0 +1,153 @@
+"""The guardrails: an ordered chain of small pure functions.
+
+Each passes a wish (returns None), holds it with a reason, or clamps it (returns another wish). A
+wish is carried out only if none holds; all that hold are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from evictune.api.knobs import KnobValues
+from evictune.api.policy import Mode
+from evictune.api.quantity import format_duration
+from evictune.api.reasons import Reason
+from evictune.decide.situation import Hold, Situation, follows, show
+from evictune.decide.wishes import Wish, is_steady, within
+
+Guardrail = Callable[[Situation, Wish], Hold | Wish | None]
+
+
+def guard(situation: Situation, wish: Wish) -> tuple[Wish, tuple[Hold, ...]]:
+    """The wish as clamped, and what holds it back; nothing: it may be carried out."""
+    holds: list[Hold] = []
+    for check in GUARDRAILS:
+        found = check(situation, wish)
+        if isinstance(found, Wish):
+            wish = found
+        elif found is not None:
+            holds.append(found)
+    return wish, tuple(holds)
+
+
+def not_suspended(situation: Situation, wish: Wish) -> Hold | None:
+    """spec.suspend."""
+    if situation.policy.spec.suspend:
+        return Reason.SUSPENDED, "spec.suspend is true"
+    return None
+
+
+def mode_allows(situation: Situation, wish: Wish) -> Hold | None:
+    """spec.mode."""
+    mode = situation.policy.spec.mode
+    if mode is Mode.OBSERVE:
+        return Reason.OBSERVE_ONLY, "spec.mode is Observe"
+    if mode is Mode.RECOMMEND:
+        return Reason.RECOMMEND_ONLY, f"spec.mode is Recommend: {show(wish.target)} is not written"
+    return None
+
+
+def no_conflict(situation: Situation, wish: Wish) -> Hold | None:
+    """One target, one policy, one writer."""
+    if situation.observation.conflict:
+        return Reason.CONFLICT, situation.observation.conflict
+    return None
+
+
+def engines_follow(situation: Situation, wish: Wish) -> Hold | None:
+    """Every ready engine shows the plugin, with the values it should have."""
+    for engine in situation.observation.engines:
+        if not follows(engine, situation.present):
+            shown = "no plugin" if engine.in_force is None else show(engine.in_force)
+            return Reason.POLICY_NOT_ACTIVE, (
+                f"engine {engine.engine} of pod {engine.pod} shows {shown}, "
+                f"not {show(situation.present)}"
+            )
+    return None
+
+
+def no_rollout(situation: Situation, wish: Wish) -> Hold | None:
+    """Replicas that come and go blur every reading."""
+    if situation.observation.target.rollout_in_progress:
+        return Reason.ROLLOUT_IN_PROGRESS, "the target is rolling out or scaling"
+    return None
+
+
+def enough_samples(situation: Situation, wish: Wish) -> Hold | None:
+    """A direction that rests on nothing having been seen needs a whole window of it."""
+    smaller = wish.exhausted or _is_smaller(wish.target, situation.present)
+    rests_on_absence = not situation.overflowing and not situation.present.stock
+    searched = wish.reason is Reason.REUSE_LOST
+    if searched and smaller and rests_on_absence and not is_steady(situation):
+        window = format_duration(situation.window)
+        return Reason.SAMPLES, f"the readings must stay like this for one window ({window})"
+    return None
+
+
+def not_quarantined(situation: Situation, wish: Wish) -> Hold | None:
+    """What was worse under like traffic is not tried again, unless it is the best there is."""
+    record = situation.tried.get(wish.target)
+    if record is not None and not wish.exhausted and wish.target != situation.present:
+        rest = format_duration(round(record.until - situation.now))
+        return Reason.QUARANTINED, f"{show(wish.target)} was left ({record.reason}); for {rest} yet"
+    return None
+
+
+def cooled_down(situation: Situation, wish: Wish) -> Hold | None:
+    """behavior.cooldown since the last change."""
+    return _since_change(situation, situation.policy.spec.behavior.cooldown, Reason.COOLDOWN)
+
+
+def settled(situation: Situation, wish: Wish) -> Hold | None:
+    """After a revert, too, the window must hold only requests served since."""
+    return _since_change(situation, situation.settle, Reason.SETTLING)
+
+
+def within_bounds(situation: Situation, wish: Wish) -> Hold | Wish | None:
+    """Never outside spec.knobs."""
+    if situation.knobs is None:
+        return Reason.NO_KNOBS, "spec.knobs.tlru is not set"
+    target = within(wish.target, situation.knobs)
+    if target == situation.present and wish.uncapped not in (target, wish.target):
+        return Reason.AT_BOUND, f"{show(wish.uncapped)} lies outside spec.knobs"
+    return None if target == wish.target else replace(wish, target=target)
+
+
+def worth_it(situation: Situation, wish: Wish) -> Hold | None:
+    """A wish for what is in force already is none."""
+    if wish.target != situation.present:
+        return None
+    if wish.exhausted:
+        violated = situation.objectives[0].message
+        return Reason.EXHAUSTED, f"{violated}; {wish.basis}; {show(wish.target)} served best"
+    return Reason.WITHIN_TOLERANCE, f"{show(wish.target)} is in force already"
+
+
+def _since_change(situation: Situation, pause: float, reason: Reason) -> Hold | None:
+    changed = situation.memory.last_change_time
+    if changed is None or situation.now >= changed + pause:
+        return None
+    rest = format_duration(round(changed + pause - situation.now, 1))
+    return reason, f"the last change is too recent, for {rest} yet"
+
+
+def _is_smaller(target: KnobValues, present: KnobValues) -> bool:
+    if target.xi_tokens is None or present.xi_tokens is None:
+        return False
+    return target.xi_tokens < present.xi_tokens
+
+
+GUARDRAILS: tuple[Guardrail, ...] = (
+    not_suspended,
+    mode_allows,
+    no_conflict,
+    engines_follow,
+    no_rollout,
+    enough_samples,
+    not_quarantined,
+    cooled_down,
+    settled,
+    within_bounds,
+    worth_it,
+)

@@ -1,0 +1,178 @@
+"""A change under way, carried on from facts alone.
+
+Intent (status.pending), document, acknowledgement, settling, verdict: which of these has happened
+is read from the document and the engines each time, so a crash between any two resumes by itself.
+A revert is a change that goes the same way; it ends when it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evictune.api.decision import DecisionRecord, Pending, Phase
+from evictune.api.knobs import KnobValues
+from evictune.api.quantity import format_duration
+from evictune.api.reasons import Reason
+from evictune.decide.changes import (
+    POLL,
+    abandon,
+    finish,
+    may_restore,
+    record_of,
+    revert,
+    write,
+)
+from evictune.decide.document import carries
+from evictune.decide.objectives import show_interval
+from evictune.decide.situation import Hold, Situation, Step, follows, sentence, show
+from evictune.decide.verdict import Outcome, compare
+
+# kubelet brings a changed ConfigMap into a pod within its sync period (a minute) and its cache's
+# delay; an engine that stays silent for longer than this is not listening.
+ACKNOWLEDGE_LIMIT = 300.0
+
+
+def advance(situation: Situation) -> Step:
+    """Carry the pending change as far as the facts allow."""
+    step = Step(situation.memory)
+    for stage in (_interrupted, _written, _acknowledged, _settled):
+        pending = step.memory.pending
+        if pending is None:
+            break
+        found = stage(replace(situation, memory=step.memory), pending)
+        if found is None:
+            continue
+        step = replace(found, records=(*step.records, *found.records))
+        if found.holds or found.effects:
+            break
+    return step
+
+
+def _interrupted(situation: Situation, pending: Pending) -> Step | None:
+    """What ends or freezes a change from outside."""
+    spec, document = situation.policy.spec, situation.observation.document
+    written = carries(document, pending.revision, pending.change_to)
+    if situation.observation.conflict:
+        memory = replace(situation.memory, applied=None)
+        return abandon(replace(situation, memory=memory), pending, situation.observation.conflict)
+    if document is not None and document.revision > pending.revision:
+        return abandon(situation, pending, f"the document has revision {document.revision}")
+    if not situation.may_write:
+        why = "spec.mode is no longer Auto" if situation.knobs else "spec.knobs.tlru is gone"
+        return abandon(situation, pending, why, in_force=written)
+    if spec.suspend and pending.phase is Phase.WRITING and not written:
+        return abandon(situation, pending, "spec.suspend is true")
+    if spec.suspend:
+        return _hold(situation, (Reason.SUSPENDED, "spec.suspend is true"))
+    return None
+
+
+def _written(situation: Situation, pending: Pending) -> Step | None:
+    if pending.phase is not Phase.WRITING:
+        return None
+    if not carries(situation.observation.document, pending.revision, pending.change_to):
+        return Step(situation.memory, (write(situation, pending),), next_check=POLL)
+    message = f"The knob document has revision {pending.revision}: {show(pending.change_to)}."
+    told = record_of(situation, pending, Reason.WRITTEN, message)
+    return _moved(situation, replace(pending, phase=Phase.ACKNOWLEDGING), told)
+
+
+def _acknowledged(situation: Situation, pending: Pending) -> Step | None:
+    if pending.phase is not Phase.ACKNOWLEDGING:
+        return None
+    silent = silent_engines(situation, pending.revision, pending.change_to)
+    if silent is None:
+        number = len(situation.observation.engines)
+        engines = "The engine has" if number == 1 else f"All {number} engines have"
+        message = f"{engines} revision {pending.revision} in force: {show(pending.change_to)}."
+        told = record_of(situation, pending, Reason.ACKNOWLEDGED, message)
+        settling = replace(pending, phase=Phase.SETTLING, acknowledged_time=situation.now)
+        return _moved(situation, settling, told)
+    if situation.now - pending.start_time <= ACKNOWLEDGE_LIMIT:
+        message = f"revision {pending.revision} is not yet in force: {silent}"
+        return _hold(situation, (Reason.POLICY_NOT_ACTIVE, message), POLL)
+    limit = format_duration(ACKNOWLEDGE_LIMIT)
+    return _give_up(situation, pending, f"not in force within {limit}: {silent}")
+
+
+def silent_engines(situation: Situation, revision: int, values: KnobValues) -> str | None:
+    """Who has not acknowledged, in words; None: every ready engine has."""
+    engines = situation.observation.engines
+    if not engines:
+        return "no engine is ready"
+    silent = [
+        engine for engine in engines if engine.revision != revision or not follows(engine, values)
+    ]
+    if not silent:
+        return None
+    first = silent[0]
+    refused = f" (it refused the document: {first.refused_document})"
+    return (
+        f"{len(silent)} of {len(engines)} engines, such as engine {first.engine} of pod {first.pod}"
+        f"{refused if first.refused_document else ''}"
+    )
+
+
+def _give_up(situation: Situation, pending: Pending, why: str) -> Step:
+    """Some engine does not listen: take the change back, or give up a revert that is not heard."""
+    if pending.revert_of or not may_restore(situation, pending):
+        return abandon(situation, pending, why, in_force=True)
+    given_up = abandon(situation, pending, why, in_force=True)
+    step = revert(situation, pending, Reason.ABANDONED, sentence(why))
+    return replace(step, records=(*given_up.records, *step.records))
+
+
+def _settled(situation: Situation, pending: Pending) -> Step | None:
+    if pending.phase is not Phase.SETTLING:
+        return None
+    if pending.revert_of:
+        message = f"{sentence(show(pending.change_to))} is in force again."
+        return finish(situation, pending, Reason.REVERTED, message)
+    silent = silent_engines(situation, pending.revision, pending.change_to)
+    if silent is not None:
+        return _acknowledge_again(situation, pending, silent)
+    since = pending.acknowledged_time or pending.start_time
+    rest = since + situation.settle - situation.now
+    if rest > 0:
+        message = f"the verdict is due in {format_duration(round(rest, 1))}"
+        return _hold(situation, (Reason.SETTLING, message), max(rest, 0.1))
+    if situation.observation.target.rollout_in_progress:
+        message = "the verdict waits for the rollout to end"
+        return _hold(situation, (Reason.ROLLOUT_IN_PROGRESS, message))
+    return _judged(situation, pending)
+
+
+def _acknowledge_again(situation: Situation, pending: Pending, silent: str) -> Step:
+    """An engine came new or restarted: nothing is judged that is not in force everywhere."""
+    again = replace(
+        pending, phase=Phase.ACKNOWLEDGING, start_time=situation.now, acknowledged_time=None
+    )
+    hold = (Reason.POLICY_NOT_ACTIVE, f"no longer in force everywhere: {silent}")
+    return replace(_moved(situation, again), holds=(hold,), next_check=POLL)
+
+
+def _judged(situation: Situation, pending: Pending) -> Step:
+    """The verdict."""
+    ttft, objective = situation.ttft, situation.objectives[0]
+    if ttft is None:
+        return _hold(situation, (Reason.SAMPLES, f"the verdict waits: {objective.message}"))
+    outcome = compare(pending.baseline, ttft, objective.met is True, situation.tolerance)
+    before = pending.baseline.ttft_estimate
+    told = (
+        f"{sentence(show(pending.change_to))} {outcome.value}: {objective.name} was "
+        f"{'unknown' if before is None else format_duration(before)}, is {show_interval(ttft)}"
+    )
+    if outcome is Outcome.HELPED or not may_restore(situation, pending):
+        return finish(situation, pending, Reason.KEPT, f"{told}.")
+    # Overflowing still: the way up is open. Back at stock LRU: nothing is gained by undoing it.
+    if outcome is Outcome.SAME and (situation.overflowing or pending.change_to.stock):
+        return finish(situation, pending, Reason.NO_DIFFERENCE, f"{told}.")
+    return revert(situation, pending, Reason.REVERTED, told)
+
+
+def _moved(situation: Situation, pending: Pending, *records: DecisionRecord) -> Step:
+    return Step(replace(situation.memory, pending=pending), records=records, next_check=POLL)
+
+
+def _hold(situation: Situation, hold: Hold, next_check: float | None = None) -> Step:
+    return Step(situation.memory, holds=(hold,), next_check=next_check)

@@ -1,0 +1,220 @@
+"""What one call of decide looks at, with the few figures that several of its parts need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from evictune.api.decision import Baseline, DecisionRecord, Effect, Memory, Quarantined
+from evictune.api.knobs import STOCK_LRU, KnobValues
+from evictune.api.observation import (
+    EngineObservation,
+    Idle,
+    Interval,
+    Observation,
+    Reading,
+    Unknown,
+    Value,
+)
+from evictune.api.policy import EvictionPolicy, Mode, TLRUKnobs
+from evictune.api.reasons import Reason
+from evictune.api.status_schema import MAX_QUARANTINE
+from evictune.decide.objectives import Objective, judge
+from evictune.decide.traffic import alike, fingerprint
+
+Hold = tuple[Reason, str]
+
+# A value that was left is tried again after this many cooldowns, an hour at the least.
+QUARANTINE_COOLDOWNS = 24
+QUARANTINE_LEAST = 3600.0
+
+
+@dataclass(frozen=True)
+class Evictions:
+    """Cached blocks evicted within the window, by region."""
+
+    protected: float
+    tel_safe: float
+    lru: float
+
+    @property
+    def total(self) -> float:
+        """Of all regions."""
+        return self.protected + self.tel_safe + self.lru
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The arguments of decide. `now`: seconds since the epoch."""
+
+    policy: EvictionPolicy
+    memory: Memory
+    observation: Observation
+    now: float
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """TTFT first."""
+        return judge(self.policy.spec, self.observation)
+
+    @property
+    def ttft(self) -> Interval | None:
+        """The quantile, if it was read."""
+        reading = self.observation.ttft
+        return reading if isinstance(reading, Interval) else None
+
+    @property
+    def tolerance(self) -> float:
+        """behavior.tolerance."""
+        return float(self.policy.spec.behavior.tolerance)
+
+    @property
+    def window(self) -> float:
+        """slo.ttft.window, seconds."""
+        return self.policy.spec.slo.ttft.window
+
+    @property
+    def settle(self) -> float:
+        """From acknowledgement to verdict, seconds: the effect builds up, then fills a window."""
+        return self.policy.spec.behavior.settle + self.window
+
+    @property
+    def knobs(self) -> TLRUKnobs | None:
+        """The bounds, if T-LRU may be turned."""
+        return self.policy.spec.knobs.tlru
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the knob document is ours to write or renew at all."""
+        return (
+            self.policy.spec.mode is Mode.AUTO
+            and not self.observation.conflict
+            and self.knobs is not None
+        )
+
+    @property
+    def present(self) -> KnobValues:
+        """The values that were last kept or restored."""
+        return self.memory.applied.values if self.memory.applied else STOCK_LRU
+
+    @property
+    def evictions(self) -> Evictions | None:
+        """None where the engines do not show them."""
+        counts = [
+            count_of(reading)
+            for reading in (
+                self.observation.evicted_protected,
+                self.observation.evicted_tel_safe,
+                self.observation.evicted_lru,
+            )
+        ]
+        protected, tel_safe, lru = counts
+        if protected is None or tel_safe is None or lru is None:
+            return None
+        return Evictions(protected, tel_safe, lru)
+
+    @property
+    def overflowing(self) -> bool:
+        """Whether more is protected than fits: blocks are evicted from the protected region.
+
+        A few are at any xi: those of conversations that ended. They must be more than the
+        tolerance's share of all evictions to count.
+        """
+        evicted = self.evictions
+        if evicted is None or evicted.total == 0:
+            return False
+        return evicted.protected > self.tolerance * evicted.total
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the traffic now."""
+        return fingerprint(self.policy, self.observation)
+
+    @property
+    def tried(self) -> Mapping[KnobValues, Quarantined]:
+        """Values tried and left under like traffic, and not yet forgotten."""
+        traffic = self.fingerprint
+        return {
+            each.values: each
+            for each in self.memory.quarantine
+            if each.until > self.now and alike(each.fingerprint, traffic)
+        }
+
+    @property
+    def baseline(self) -> Baseline:
+        """The readings now, for a verdict to compare with."""
+        ttft, uncached = self.ttft, self.observation.uncached_tokens
+        return Baseline(
+            ttft_lower=ttft.lower if ttft else None,
+            ttft_upper=ttft.upper if ttft else None,
+            ttft_estimate=ttft.estimate if ttft else None,
+            share_above=(ttft.above_lower + ttft.above_upper) / 2 if ttft else None,
+            uncached_tokens=uncached.value if isinstance(uncached, Value) else None,
+            requests=ttft.requests if ttft else None,
+        )
+
+    def quarantined(self, values: KnobValues, reason: Reason) -> Quarantined:
+        """The record of leaving `values` now, with what is measured with them."""
+        pause = self.policy.spec.behavior.cooldown * QUARANTINE_COOLDOWNS
+        return Quarantined(
+            values=values,
+            fingerprint=self.fingerprint,
+            until=self.now + max(pause, QUARANTINE_LEAST),
+            reason=reason,
+            ttft=self.ttft.estimate if self.ttft else None,
+            too_small=self.overflowing and not values.stock,
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a part of decide came to."""
+
+    memory: Memory
+    effects: tuple[Effect, ...] = ()
+    records: tuple[DecisionRecord, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    next_check: float | None = field(default=None)
+
+
+def follows(engine: EngineObservation, values: KnobValues) -> bool:
+    """Whether an engine shows that it has the values in force."""
+    if engine.in_force is None:
+        return False
+    return engine.in_force == values or (engine.in_force.stock and values.stock)
+
+
+def remember(memory: Memory, record: Quarantined) -> Memory:
+    """Memory with one more value left; an older record of the value is replaced."""
+    others = tuple(each for each in memory.quarantine if each.values != record.values)
+    return replace(memory, quarantine=(*others, record)[-MAX_QUARANTINE:])
+
+
+def forget(memory: Memory, values: KnobValues) -> Memory:
+    """Memory without a record of the value: what is in force is not in quarantine."""
+    kept = tuple(each for each in memory.quarantine if each.values != values)
+    return replace(memory, quarantine=kept)
+
+
+def count_of(reading: Reading) -> float | None:
+    """A counter's reading; no traffic is none of anything."""
+    if isinstance(reading, Idle):
+        return 0.0
+    return None if isinstance(reading, Unknown) else reading.value
+
+
+def show(values: KnobValues) -> str:
+    """Values for people."""
+    if values.stock:
+        return "stock LRU"
+    return f"T-LRU with xi {values.xi_tokens}, qHat {values.q_hat_tokens}"
+
+
+def identity(policy: EvictionPolicy, label: object, now: float) -> str:
+    """A decision's identity: the same inputs give the same one."""
+    return f"{policy.uid[:8]}-{label}-{int(now)}"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,126 @@
+"""What decide would set, before any guardrail is asked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from evictune.api.knobs import KnobValues
+from evictune.api.observation import Value
+from evictune.api.policy import MAX_TOKENS, TLRUKnobs, TokenRange
+from evictune.api.reasons import Reason
+from evictune.decide.candidates import Choice, Search, choose, grid
+from evictune.decide.situation import Situation, count_of
+
+# Where no engine says how large its blocks are. All engines' sizes divide or are this.
+DEFAULT_BLOCK_TOKENS = 32
+_VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.REVERTED)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """target: within bounds; uncapped: without them. exhausted: nothing better is left to try."""
+
+    target: KnobValues
+    uncapped: KnobValues
+    reason: Reason
+    basis: str
+    exhausted: bool = False
+
+
+def wish(situation: Situation, regime: Reason) -> Wish | None:
+    """The value wanted, or None: nothing is wanted, or it cannot be told which."""
+    knobs = situation.knobs
+    if knobs is None or regime in (Reason.UNKNOWN, Reason.IDLE, Reason.NOT_ELIGIBLE):
+        return None
+    repair = within(situation.present, knobs)
+    if repair != situation.present:
+        basis = "the value in force lies outside spec.knobs"
+        return Wish(repair, situation.present, Reason.AT_BOUND, basis)
+    if regime is not Reason.REUSE_LOST:
+        return None
+    return _searched(situation, knobs)
+
+
+def within(values: KnobValues, knobs: TLRUKnobs) -> KnobValues:
+    """The nearest values within bounds; stock LRU is always allowed."""
+    if values.xi_tokens is None:
+        return values
+    q_hat = values.q_hat_tokens
+    return KnobValues(
+        _clamp(values.xi_tokens, knobs.xi_tokens),
+        _clamp(knobs.q_hat_tokens.minimum if q_hat is None else q_hat, knobs.q_hat_tokens),
+    )
+
+
+def _clamp(value: int, bounds: TokenRange) -> int:
+    return min(max(value, bounds.minimum), bounds.maximum)
+
+
+def _searched(situation: Situation, knobs: TLRUKnobs) -> Wish | None:
+    choice = choose(_search(situation, knobs.xi_tokens))
+    if choice is None:
+        return None
+    free = choose(_search(situation, TokenRange(1, MAX_TOKENS))) or choice
+    # qHat: the lower bound. T-LRU protects H + qHat - xi, so within one conversation a larger qHat
+    # is a smaller xi; what growth is usual, the readings do not say.
+    q_hat = knobs.q_hat_tokens.minimum
+    return Wish(
+        target=_values(choice, q_hat),
+        uncapped=_values(free, q_hat),
+        reason=Reason.REUSE_LOST,
+        basis=choice.basis,
+        exhausted=choice.exhausted,
+    )
+
+
+def _values(choice: Choice, q_hat: int) -> KnobValues:
+    return KnobValues(None) if choice.xi is None else KnobValues(choice.xi, q_hat)
+
+
+def _search(situation: Situation, bounds: TokenRange) -> Search:
+    ttft = situation.ttft
+    estimate = ttft.estimate if ttft and math.isfinite(ttft.upper) else math.inf
+    ceiling = _prefillable(situation, estimate * (1 - situation.tolerance))
+    return Search(
+        grid=grid(bounds, block_tokens(situation)),
+        current=situation.present.xi_tokens,
+        overflowing=situation.overflowing,
+        reach=_prefillable(situation, situation.policy.spec.slo.ttft.threshold),
+        worthwhile=math.inf if ceiling is None else ceiling,
+        estimate=estimate,
+        tolerance=situation.tolerance,
+        tried={values.xi_tokens: record for values, record in situation.tried.items()},
+    )
+
+
+def block_tokens(situation: Situation) -> int:
+    """The largest block of any engine, in tokens."""
+    sizes = [engine.block_tokens for engine in situation.observation.engines]
+    return max((size for size in sizes if size), default=DEFAULT_BLOCK_TOKENS)
+
+
+def _prefillable(situation: Situation, seconds: float) -> float | None:
+    """Tokens that can be prefilled so that TTFT is `seconds`: prefill rate x (it - queueing).
+
+    None where the rate is unknown.
+    """
+    rate = situation.observation.prefill_rate
+    if not isinstance(rate, Value) or rate.value <= 0:
+        return None
+    queued = count_of(situation.observation.queue_time) or 0.0
+    return rate.value * max(0.0, seconds - queued)
+
+
+def is_steady(situation: Situation) -> bool:
+    """Whether the whole window lies within this regime.
+
+    That protected blocks are evicted is seen at once; that none are is only known after a whole
+    window of the same. A verdict has just waited for one.
+    """
+    regime, since = situation.memory.regime, situation.now - situation.window
+    if regime is not None and regime.name is Reason.REUSE_LOST and regime.since <= since:
+        return True
+    return any(
+        record.time >= since and record.reason in _VERDICTS for record in situation.memory.decisions
+    )
