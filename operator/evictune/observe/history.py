@@ -31,7 +31,7 @@ class History(Generic[K]):
         if len(kept) >= 2 and kept[-1].time - kept[-2].time < window * _FINEST:
             kept.pop()
         kept.append(scrape)
-        while kept[0].time < scrape.time - 2 * window:
+        while len(kept) > 2 and kept[0].time < scrape.time - 2 * window:
             kept.popleft()
 
     def within(self, now: float, window: float) -> Sequence[Scrape[K]]:

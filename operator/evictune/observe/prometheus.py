@@ -51,7 +51,7 @@ class PrometheusClient:
             url=definition.url.rstrip("/"),
             headers=dict(definition.headers),
             session=session,
-            retry=Retry(total=0),
+            retry=Retry(total=0, read=False),
             auth=_Bearer(definition.bearer_token_file) if definition.bearer_token_file else None,
         )
 

@@ -6,7 +6,6 @@ are left out, so that names are never summed. The name in use comes back as the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from evictune.observe.dialects import (
@@ -25,14 +24,15 @@ _RANK = ("namespace", "pod", *RANK_LABELS)
 
 def query(measure: Measure, namespaces: Iterable[str], window: float) -> str:
     """The query for a measure over `window` seconds."""
-    wanted = "|".join(re.escape(namespace) for namespace in sorted(namespaces))
+    # Names of namespaces are DNS labels: nothing in them means anything to a regular expression.
+    wanted = "|".join(sorted(namespaces))
     alternatives = [_named(name, wanted, window) for name in names_of(measure)]
     return f" or on ({', '.join(_RANK)}) ".join(alternatives)
 
 
 def _named(name: Name, namespaces: str, window: float) -> str:
     labels = "".join(f',{key}="{value}"' for key, value in name.labels.items())
-    selector = f'{name.sample}{{namespace=~"{_escaped(namespaces)}"{labels}}}'
+    selector = f'{name.sample}{{namespace=~"{namespaces}"{labels}}}'
     milliseconds = round(window * 1000)
     match MEANINGS[name.measure].kind:
         case Kind.GAUGE:
@@ -45,8 +45,3 @@ def _named(name: Name, namespaces: str, window: float) -> str:
             grouping = ", ".join((*_RANK, "le"))
             vector = f"sum by ({grouping}) (increase({selector}[{milliseconds}ms]))"
     return f'label_replace({vector}, "{SERIES_LABEL}", "{name.base}", "", "")'
-
-
-def _escaped(text: str) -> str:
-    """Within PromQL's quotes a backslash stands for itself only when doubled."""
-    return text.replace("\\", "\\\\")
