@@ -24,7 +24,8 @@ class Search:
     """All that the choice rests on. Tokens; seconds; xi None is stock LRU.
 
     reach: tokens that can be prefilled within the target, None if unknown. worthwhile: an xi
-    above it would not better what is measured now. tried: values left under like traffic.
+    above it would not better what is measured now. tried: values left under like traffic. proven:
+    the present value helped when it was set, as far as is known.
     """
 
     grid: Sequence[int]
@@ -35,6 +36,7 @@ class Search:
     estimate: float
     tolerance: float
     tried: Mapping[int | None, Quarantined]
+    proven: bool = True
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def _larger(search: Search, floor: float, options: list[int]) -> Choice:
         return _best(search)
     basis = f"xi {floor:g} protects more than fits: protected blocks are evicted"
     within = [xi for xi in options if search.reach is not None and xi <= search.reach]
-    return Choice(_middle(within) if within else options[0], basis)
+    return Choice(_middle(within or options), basis)
 
 
 def _smaller(search: Search, ceiling: float, options: list[int]) -> Choice:
@@ -134,20 +136,25 @@ def _smaller(search: Search, ceiling: float, options: list[int]) -> Choice:
 
 
 def _best(search: Search) -> Choice:
-    """Nothing is left to try: the best that was measured; stock LRU unless it was bettered."""
+    """Nothing is left to try: the best that was measured, if it betters what is in force.
+
+    Stock LRU, if what is in force came without a gain.
+    """
     measured = {
         xi: record.ttft
         for xi, record in search.tried.items()
         if record.ttft is not None and (xi is None or xi in search.grid)
     }
-    measured[search.current] = search.estimate
+    measured.pop(search.current, None)
+    best = min(measured, key=lambda xi: (measured[xi], xi or 0), default=search.current)
     stock = measured.get(None, math.inf)
-    best = min(measured, key=lambda xi: (measured[xi], xi or 0))
-    if measured[best] > stock * (1 - search.tolerance):
-        best = None
-    elif measured[best] > search.estimate * (1 - search.tolerance):
-        best = search.current
-    return Choice(best, "no untried value within bounds is left", exhausted=True)
+    if best != search.current and measured[best] < search.estimate * (1 - search.tolerance):
+        chosen = best
+    elif not search.proven and stock <= search.estimate * (1 + search.tolerance):
+        chosen = None
+    else:
+        chosen = search.current
+    return Choice(chosen, "no untried value within bounds is left", exhausted=True)
 
 
 def _middle(options: list[int]) -> int:

@@ -75,11 +75,10 @@ def no_rollout(situation: Situation, wish: Wish) -> Hold | None:
 
 
 def enough_samples(situation: Situation, wish: Wish) -> Hold | None:
-    """A direction that rests on nothing having been seen needs a whole window of it."""
-    smaller = wish.exhausted or _is_smaller(wish.target, situation.present)
-    rests_on_absence = not situation.overflowing and not situation.present.stock
+    """What rests on nothing having been seen, or ends the search, needs a whole window of it."""
+    smaller = _is_smaller(wish.target, situation.present) and not situation.overflowing
     searched = wish.reason is Reason.REUSE_LOST
-    if searched and smaller and rests_on_absence and not is_steady(situation):
+    if searched and (smaller or wish.exhausted) and not is_steady(situation):
         window = format_duration(situation.window)
         return Reason.SAMPLES, f"the readings must stay like this for one window ({window})"
     return None

@@ -90,7 +90,19 @@ def _search(situation: Situation, bounds: TokenRange) -> Search:
         worthwhile=math.inf if ceiling is None else ceiling,
         estimate=estimate,
         tolerance=situation.tolerance,
+        proven=_is_proven(situation),
         tried={values.xi_tokens: record for values, record in situation.tried.items()},
+    )
+
+
+def _is_proven(situation: Situation) -> bool:
+    """Whether nothing says that the present values were kept without a gain."""
+    applied = situation.memory.applied
+    return not any(
+        applied is not None
+        and record.decision_id == applied.decision_id
+        and record.reason is Reason.NO_DIFFERENCE
+        for record in situation.memory.decisions
     )
 
 
