@@ -169,8 +169,8 @@ class TLRUKnobs:
     )
     q_hat_tokens: TokenRange = nested(
         "Bounds of qHat: by how many tokens a conversation is taken to grow from one turn to the "
-        "next, the answer included. The lower bound is used; the upper one is reserved for a "
-        "measured growth.",
+        "next, the answer included. The lower bound is what is set: a larger qHat does what a "
+        "smaller xi does, and xi is searched.",
         TokenRange,
         required=True,
     )
