@@ -16,7 +16,9 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from demo.constants import LOAD, MODEL, SERVED_MODEL, Load
+from demo.constants import LOAD, MODEL, SERVED_MODEL, Load, Phase
+
+Prompt = tuple[int, ...]
 
 FIRST_WORD = 3
 """Token ids below are the special ones."""
@@ -25,20 +27,21 @@ FIRST_WORD = 3
 class Kind(StrEnum):
     """What a request is."""
 
+    MEASURING = "measuring"
     TURN = "turn"
     ONE_SHOT = "one-shot"
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt. `index` counts over all phases; conversation is -1 for a one-shot prompt."""
+    """One prompt. `index` counts over all phases; conversation is -1 outside of conversations."""
 
     index: int
     phase: str
     counted: bool
     kind: Kind
     conversation: int
-    prompt: tuple[int, ...]
+    prompt: Prompt
     output_tokens: int
 
 
@@ -63,23 +66,21 @@ class LoadError(RuntimeError):
 
 
 def sequence(load: Load = LOAD, vocabulary: int = MODEL.vocabulary) -> Iterator[Request]:
-    """Every request of the load, in order."""
-    writer = _Writer(load, vocabulary)
+    """Every request of the load, in order. The measuring prompts belong to the first phase."""
+    prompts = _prompts(load, _Writer(load, vocabulary))
+    for index, (phase, kind, owner, prompt) in enumerate(prompts):
+        yield Request(index, phase.name, phase.counted, kind, owner, prompt, load.output_tokens)
+
+
+def _prompts(load: Load, writer: _Writer) -> Iterator[tuple[Phase, Kind, int, Prompt]]:
+    for _ in range(load.measuring_prompts):
+        yield load.phases[0], Kind.MEASURING, -1, writer.words(load.measuring_tokens)
     for phase in load.phases:
         for _ in range(phase.rounds):
             for conversation in range(phase.conversations):
-                prompts = [(Kind.TURN, conversation, writer.turn(conversation))]
-                prompts += [(Kind.ONE_SHOT, -1, writer.one_shot()) for _ in range(load.one_shots)]
-                for kind, owner, prompt in prompts:
-                    yield Request(
-                        writer.next_index(),
-                        phase.name,
-                        phase.counted,
-                        kind,
-                        owner,
-                        prompt,
-                        load.output_tokens,
-                    )
+                yield phase, Kind.TURN, conversation, writer.turn(conversation)
+                for _ in range(load.one_shots):
+                    yield phase, Kind.ONE_SHOT, -1, writer.words(load.one_shot_tokens)
 
 
 class _Writer:
@@ -89,37 +90,27 @@ class _Writer:
         self._load = load
         self._vocabulary = vocabulary
         self._random = np.random.default_rng(load.seed)
-        self._documents: dict[int, tuple[int, ...]] = {}
-        self._sessions: dict[int, tuple[int, ...]] = {}
-        self._count = 0
+        self._documents: dict[int, Prompt] = {}
+        self._sessions: dict[int, Prompt] = {}
 
-    def next_index(self) -> int:
-        self._count += 1
-        return self._count - 1
+    def words(self, count: int) -> Prompt:
+        """Text never seen before and never again."""
+        return tuple(self._random.integers(FIRST_WORD, self._vocabulary, size=count).tolist())
 
-    def one_shot(self) -> tuple[int, ...]:
-        """A prompt never seen before and never again."""
-        return self._words(self._load.one_shot_tokens)
-
-    def turn(self, conversation: int) -> tuple[int, ...]:
+    def turn(self, conversation: int) -> Prompt:
         """The conversation's next prompt: all that was said, and what is new."""
+        load = self._load
+        longest = load.document_tokens + (load.turns - 1) * load.growth_tokens
         if conversation not in self._documents:
-            self._documents[conversation] = self._words(self._load.document_tokens)
-            turns_before = conversation * self._load.stagger % self._load.turns
-            before = self._words(turns_before * self._load.growth_tokens)
-            self._sessions[conversation] = self._documents[conversation] + before
-            return self._sessions[conversation]
-        said = self._sessions[conversation]
-        longest = self._load.document_tokens + (self._load.turns - 1) * self._load.growth_tokens
-        if len(said) >= longest:
+            self._documents[conversation] = self.words(load.document_tokens)
+            turns_before = conversation * load.stagger % load.turns
+            said = self._documents[conversation] + self.words(turns_before * load.growth_tokens)
+        elif len(self._sessions[conversation]) >= longest:
             said = self._documents[conversation]
         else:
-            said = said + self._words(self._load.growth_tokens)
+            said = self._sessions[conversation] + self.words(load.growth_tokens)
         self._sessions[conversation] = said
         return said
-
-    def _words(self, count: int) -> tuple[int, ...]:
-        return tuple(self._random.integers(FIRST_WORD, self._vocabulary, size=count).tolist())
 
 
 class Client:
@@ -132,6 +123,12 @@ class Client:
 
     async def ask(self, prompt: Sequence[int], output_tokens: int) -> Answer:
         """Send one prompt of token ids and read the stream to its end. Raises LoadError."""
+        try:
+            return await self._ask(prompt, output_tokens)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise LoadError(f"{self._url}: {error or type(error).__name__}") from error
+
+    async def _ask(self, prompt: Sequence[int], output_tokens: int) -> Answer:
         started, clock = time.time(), time.perf_counter()
         first: float | None = None
         usage: dict[str, Any] | None = None

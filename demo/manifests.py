@@ -1,0 +1,152 @@
+"""The manifests that the demonstration applies: as a user would write them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evictune.api.policy import GROUP, KIND, VERSION
+from evictune.api.quantity import format_duration
+
+from demo.constants import (
+    DEPLOYMENT,
+    ENGINE,
+    NAMESPACE,
+    OBJECTIVE,
+    POLICY,
+    SERVED_MODEL,
+    TTFT_BUCKET_RANGE,
+    TTFT_BUCKET_RATIO,
+)
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was measured for the policy, in seconds."""
+
+    threshold: float
+    window: float
+    settle: float
+
+
+def deployment(model: Path) -> Manifest:
+    """One replica of vLLM on a CPU, before `evictune wire`.
+
+    The process node gives each pod a loopback address of its own: the servers bind that.
+    """
+    labels = {"app": DEPLOYMENT}
+    container = {
+        "name": "vllm",
+        "image": "vllm-cpu",
+        "command": [sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
+        "args": _engine_arguments(model),
+        "env": [
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "EVICTUNE_METRICS_ADDRESS", "value": f"$(POD_IP):{ENGINE.metrics_port}"},
+            {"name": "HF_HUB_OFFLINE", "value": "1"},
+            {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
+            {"name": "HOME", "value": str(Path.home())},
+            {"name": "PATH", "value": os.environ.get("PATH", os.defpath)},
+        ],
+        "ports": [{"name": "http", "containerPort": ENGINE.port}],
+        "readinessProbe": {
+            "httpGet": {"path": "/health", "port": ENGINE.port},
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+            "failureThreshold": 5,
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": DEPLOYMENT, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 10},
+            },
+        },
+    }
+
+
+def _engine_arguments(model: Path) -> list[str]:
+    buckets = json.dumps({"time_to_first_token": ttft_buckets()})
+    options: dict[str, object] = {
+        "model": model,
+        "served-model-name": SERVED_MODEL,
+        "host": "$(POD_IP)",
+        "port": ENGINE.port,
+        "dtype": "float32",
+        "max-model-len": ENGINE.max_model_tokens,
+        "max-num-batched-tokens": ENGINE.max_model_tokens,
+        "max-num-seqs": 8,
+        "block-size": ENGINE.block_tokens,
+        "num-gpu-blocks-override": ENGINE.blocks,
+        "kv-cache-memory-bytes": "256M",
+        "custom-histogram-buckets": buckets,
+    }
+    flags = ("enforce-eager", "enable-prefix-caching", "enable-prompt-tokens-details")
+    return [*(f"--{name}={value}" for name, value in options.items()), *(f"--{f}" for f in flags)]
+
+
+def ttft_buckets() -> list[float]:
+    """Bounds of the engine's TTFT histogram in seconds, each TTFT_BUCKET_RATIO times the last."""
+    bound, highest = TTFT_BUCKET_RANGE
+    bounds = []
+    while bound < highest:
+        bounds.append(round(bound, 5))
+        bound *= TTFT_BUCKET_RATIO
+    return [*bounds, highest]
+
+
+def policy(target: Target) -> Manifest:
+    """The EvictionPolicy."""
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": KIND,
+        "metadata": {"name": POLICY, "namespace": NAMESPACE},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": DEPLOYMENT},
+            "mode": "Auto",
+            "slo": {
+                "ttft": {
+                    "quantile": OBJECTIVE.quantile,
+                    "threshold": format_duration(target.threshold),
+                    "window": format_duration(target.window),
+                    "minRequests": OBJECTIVE.min_requests,
+                }
+            },
+            "knobs": {
+                "tlru": {
+                    "xiTokens": {"min": OBJECTIVE.xi_min, "max": OBJECTIVE.xi_max},
+                    "qHatTokens": {"min": OBJECTIVE.q_hat, "max": OBJECTIVE.q_hat},
+                }
+            },
+            "behavior": {
+                "interval": format_duration(OBJECTIVE.interval_seconds),
+                "settle": format_duration(target.settle),
+                "cooldown": format_duration(OBJECTIVE.cooldown_seconds),
+                "tolerance": OBJECTIVE.tolerance,
+                "knobTTL": format_duration(OBJECTIVE.knob_ttl_seconds),
+            },
+        },
+    }
+
+
+def operator_configuration(metrics_port: int, liveness_port: int) -> Manifest:
+    """What `evictune run --config` reads: engines are scraped directly."""
+    return {
+        "sources": {"default": {"direct": {"timeout": "2s"}}},
+        "namespaces": [NAMESPACE],
+        "metricsAddress": f"127.0.0.1:{metrics_port}",
+        "livenessAddress": f"127.0.0.1:{liveness_port}",
+    }

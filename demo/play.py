@@ -1,0 +1,162 @@
+"""One arm: the load is played while the engine, and the policy if there is one, are watched."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+from typing import Any
+
+import aiohttp
+from evictune.api.reasons import Reason
+from evictune.api.times import parse_time
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo.constants import OBJECTIVE
+from demo.load import Client, Kind, LoadError, Request
+from demo.manifests import Target
+from demo.narrate import BLUE, BOLD, GREEN, RED, YELLOW, Narrator
+from demo.record import Arm, Outcome, Sample, Step, numbers
+from demo.stage import Engine, Stage
+from localcluster.processes import Program
+
+WATCH_SECONDS = 1.0
+RECENT_REQUESTS = 60
+REQUEST_SECONDS = 120.0
+
+COLOURS: dict[str, str] = {
+    Reason.SLO_VIOLATED: RED,
+    Reason.SLO_MET: GREEN,
+    Reason.INTENDED: YELLOW,
+    Reason.ACKNOWLEDGED: BLUE,
+    Reason.KEPT: GREEN,
+    Reason.REVERTED: YELLOW,
+    Reason.EXHAUSTED: RED,
+}
+
+
+class Play:
+    """Plays the load to one engine. With an operator there is a policy to tell of."""
+
+    def __init__(
+        self,
+        arm: Arm,
+        stage: Stage,
+        engine: Engine,
+        narrator: Narrator,
+        operator: Program | None = None,
+    ) -> None:
+        self._arm = arm
+        self._stage = stage
+        self._engine = engine
+        self._narrator = narrator
+        self._operator = operator
+        self._said: set[tuple[str, ...]] = set()
+        self._slo_met = ""
+
+    async def run(self, requests: Sequence[Request]) -> None:
+        """Send the requests one by one. Raises LoadError."""
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            watchers = [asyncio.create_task(self._repeat(self._sample, session))]
+            if self._operator:
+                watchers.append(asyncio.create_task(self._repeat(self._listen, session)))
+            try:
+                await self._send(Client(session, self._engine.url), requests, watchers)
+            finally:
+                for watcher in watchers:
+                    watcher.cancel()
+                await asyncio.gather(*watchers, return_exceptions=True)
+            await self._sample(session)
+            if self._operator:
+                await self._listen(session)
+
+    async def _send(
+        self, client: Client, requests: Sequence[Request], watchers: Sequence[asyncio.Task[None]]
+    ) -> None:
+        phase = ""
+        for request in requests:
+            if request.phase != phase:
+                phase = request.phase
+                self._narrator.say(f"The load: {phase}", BOLD)
+            answer = await client.ask(request.prompt, request.output_tokens)
+            self._arm.outcomes.append(Outcome(request, answer))
+            self._narrator.progress(self._how_far(len(requests)))
+            for watcher in watchers:
+                if watcher.done():
+                    watcher.result()
+
+    def _how_far(self, total: int) -> str:
+        recent = numbers(self._arm.outcomes[-RECENT_REQUESTS:])
+        return (
+            f"request {len(self._arm.outcomes)} of {total}; last {recent.requests}: "
+            f"TTFT p50 {recent.ttft_p50 * 1000:.0f} ms, p95 {recent.ttft_p95 * 1000:.0f} ms, "
+            f"p99 {recent.ttft_p99 * 1000:.0f} ms; uncached p99 {recent.uncached_p99:,} tokens"
+        )
+
+    async def _repeat(self, watch: Any, session: aiohttp.ClientSession) -> None:
+        while True:
+            await watch(session)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _sample(self, session: aiohttp.ClientSession) -> None:
+        """Ask the engine itself what is in force."""
+        async with session.get(self._engine.plugin_url) as reply:
+            page = await reply.text()
+        for xi_tokens, revision in in_force(page):
+            self._arm.samples.append(Sample(time.time(), xi_tokens, revision))
+
+    async def _listen(self, _: aiohttp.ClientSession) -> None:
+        """Tell what is new in the policy's status."""
+        if self._operator:
+            self._operator.check()
+        status = (await asyncio.to_thread(self._stage.policy)).get("status") or {}
+        for condition in status.get("conditions", ()):
+            if condition["type"] == "SLOMet" and condition["status"] != self._slo_met:
+                self._slo_met = condition["status"]
+                self._tell(time.time(), condition["reason"], condition["message"])
+        for decision in status.get("decisions", ()):
+            key = (decision["decisionID"], decision["time"], decision["reason"])
+            if key not in self._said:
+                self._said.add(key)
+                self._tell(parse_time(decision["time"]), decision["reason"], decision["message"])
+
+    def _tell(self, when: float, reason: str, message: str) -> None:
+        colour = COLOURS.get(reason, "")
+        self._narrator.say(f"{reason}: {message}", colour)
+        if reason == Reason.ACKNOWLEDGED:
+            unchanged = self._same_process()
+            self._narrator.say(unchanged, colour)
+            message += f" {unchanged}"
+        self._arm.steps.append(Step(min(when, time.time()), reason, message))
+
+    def _same_process(self) -> str:
+        now = self._stage.find_engine()
+        if now != self._engine:
+            raise LoadError(f"the engine was restarted: {self._engine} became {now}")
+        return (
+            f"No restart: pod {now.pod}, process {now.process}, {now.restarts} restarts, as before."
+        )
+
+
+def in_force(page: str) -> Iterator[tuple[int | None, int]]:
+    """(xi_tokens, revision) of each engine on the plugin's metrics page."""
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name == "evictune_policy_info" and sample.value == 1:
+                xi = sample.labels["xi_tokens"]
+                yield int(xi) if xi else None, int(sample.labels["revision"])
+
+
+def measured_target(arm: Arm) -> Target:
+    """The policy's figures from the first arm's own pace; see Objective."""
+    ttft = [o.answer.ttft for o in arm.outcomes if o.request.kind is Kind.MEASURING]
+    request = fmean(o.answer.duration for o in arm.outcomes if o.request.counted)
+    step = OBJECTIVE.threshold_step
+    return Target(
+        threshold=max(round(median(ttft) / step), 1) * step,
+        window=float(math.ceil(OBJECTIVE.window_requests * request)),
+        settle=float(math.ceil(OBJECTIVE.settle_requests * request)),
+    )
