@@ -6,14 +6,13 @@ The engines are faked at the protocol's edge; the operator is a process of its o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from localcluster.controlplane import ControlPlane
 from tests.support.fake_engines import FakeDeployment
 from tests.support.operator_process import OperatorProcess, eventually
-from tests.support.operator_scene import Scene, install_crd, namespace_gone, policy, wait_exactly
+from tests.support.operator_scene import Scene, install_crd, policy, wait_exactly
 
 
 @pytest.fixture(scope="module")
@@ -157,38 +156,3 @@ def test_edits_are_seen_at_once_and_suspend_stops_writes(scene: Scene) -> None:
         eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick", 60)
         scene.edit("chat", suspend=True)
         eventually(lambda: scene.status("chat")["observedGeneration"] == 2, "the edit seen", 10)
-
-
-def test_a_namespace_is_deleted_completely_with_the_operator_away(
-    cluster: ControlPlane, tmp_path: Path
-) -> None:
-    with Scene(cluster) as scene, FakeDeployment(scene.api, scene.namespace, "chat-8b"):
-        scene.create(policy("chat", "chat-8b"))
-        arguments = ("--namespace", scene.namespace)
-        with OperatorProcess(tmp_path, cluster.kubeconfig, None, *arguments):
-            eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
-        cluster.kubectl("delete", "namespace", scene.namespace, "--wait=false")
-        eventually(lambda: namespace_gone(scene), "the namespace gone", 60)
-
-
-def test_the_document_is_renewed_and_expires_when_the_operator_is_away(
-    cluster: ControlPlane, tmp_path: Path
-) -> None:
-    with (
-        Scene(cluster) as scene,
-        FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
-    ):
-        scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "6s"}))
-        arguments = ("--namespace", scene.namespace)
-        with OperatorProcess(tmp_path, cluster.kubeconfig, None, *arguments):
-            first = eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
-            renewed = eventually(lambda: _later(scene, first.expires), "the document renewed", 30)
-            assert renewed.revision == first.revision
-        wait_exactly(7)
-        target.engines[0].page(9410)
-        assert target.engines[0].values.stock
-
-
-def _later(scene: Scene, expires: float) -> object:
-    document = scene.document("chat-8b")
-    return document if document is not None and document.expires > expires else None

@@ -22,7 +22,8 @@ OPERATOR = "evictune"
 
 def install_crd(cluster: ControlPlane) -> None:
     """Apply the definition, and wait until the API server serves it."""
-    cluster.kubectl("apply", "--server-side", "-f", "-", input=yaml.safe_dump(crd()))
+    definition = yaml.safe_dump(crd())
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=definition)
     name = "crd/evictionpolicies.evictune.io"
     cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
 
@@ -69,7 +70,8 @@ class Scene:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false")
+        name = self.namespace
+        self.cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
     def _account(self) -> Any:
         return self.api.get_or_none(f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default")
