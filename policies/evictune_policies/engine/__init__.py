@@ -1,0 +1,19 @@
+"""A vLLM general plugin that chooses which cached KV blocks are evicted first.
+
+vLLM calls :func:`register` in every process that loads general plugins. See ``docs/plugin.md``.
+"""
+
+import logging
+
+
+def register() -> None:
+    """Hook the plugin into vLLM; on any trouble leave vLLM as it is and say so in the log."""
+    try:
+        from evictune_policies.engine.runtime import hook
+
+        hook()
+    except Exception:
+        # Whatever the plugin does not expect of this vLLM or this installation, the engine starts.
+        logging.getLogger("vllm.evictune").exception(
+            "The evictune plugin cannot be loaded; staying with stock LRU"
+        )
