@@ -155,7 +155,8 @@ class PluginReader:
             gathered.faults[pod.key] = Unknown(Reason.WARMING_UP, message)
             return
         by_region = dict.fromkeys(REGIONS, 0.0)
-        for (_, region), grown in increases(scrapes).items():
+        # Every rank is a process of its own, and restarts on its own.
+        for (_, region), grown in increases(scrapes, process=lambda key: key[0]).items():
             by_region[region] = by_region.get(region, 0.0) + grown
         gathered.evicted[pod.key] = by_region
 

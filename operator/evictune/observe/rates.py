@@ -1,15 +1,14 @@
 """Increases of counters over a window, from scrapes of one page.
 
-A counter that fell started anew: its process restarted. As all counters of a page live in one
-process, one that fell means that all of them started from zero, even those that have already
-outgrown their old value (per-series accounting, as in PromQL's increase(), misses these).
+A counter that fell started anew: its process restarted. One counter that fell means that all of
+its process started from zero, even those that have already outgrown their old value (per-series
+accounting, as in PromQL's increase(), misses these).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -34,21 +33,21 @@ def within(scrapes: Sequence[Scrape[K]], now: float, window: float) -> Sequence[
     return recent[max(0, older - 1) :]
 
 
-def increases(scrapes: Sequence[Scrape[K]]) -> dict[K, float]:
+def increases(
+    scrapes: Sequence[Scrape[K]], process: Callable[[K], Hashable] = lambda key: None
+) -> dict[K, float]:
     """How much every counter of the newest scrape grew; never negative.
 
-    A counter that is absent from an earlier scrape of the page was born after it, at zero.
+    process: which process keeps a counter; by default one keeps all of the page.
+    A counter that comes into sight counts from then on: what it was before is not known.
     """
-    if not scrapes:
-        return {}
-    grown: dict[K, float] = dict.fromkeys(scrapes[-1].counters, 0.0)
-    for before, after in pairwise(scrapes):
-        restarted = _restarted(before.counters, after.counters)
-        for key, value in after.counters.items():
-            if key in grown:
-                grown[key] += value - (0.0 if restarted else before.counters.get(key, 0.0))
-    return grown
-
-
-def _restarted(before: Mapping[K, float], after: Mapping[K, float]) -> bool:
-    return any(after.get(key, value) < value for key, value in before.items())
+    last: dict[K, float] = {}
+    grown: dict[K, float] = {}
+    for scrape in scrapes:
+        counters = scrape.counters
+        restarted = {process(k) for k, value in counters.items() if value < last.get(k, value)}
+        for key, value in counters.items():
+            before = 0.0 if process(key) in restarted else last.get(key, value)
+            grown[key] = grown.get(key, 0.0) + value - before
+            last[key] = value
+    return {key: grown[key] for key in scrapes[-1].counters} if scrapes else {}
