@@ -209,6 +209,13 @@ def test_too_few_requests_for_the_quantile() -> None:
     assert "slo.ttft.minRequests" in reading.message
 
 
+def test_a_bucket_that_is_no_number_is_not_swallowed() -> None:
+    draft = Draft()
+    for bound, count in ((0.1, 10.0), (0.5, math.nan), (math.inf, 20.0)):
+        draft.add_bucket(Measure.TTFT, rank("a"), bound, count)
+    assert reason(pooling(draft, "a").ttft(objective())) is Reason.NOT_FINITE
+
+
 def test_bounds_are_compared_as_numbers() -> None:
     text = (
         'vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5"} 1\n'

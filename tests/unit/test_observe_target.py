@@ -65,6 +65,7 @@ def pod(name: str, owner: str = "rs", *, ready: bool = True, **metadata: Any) ->
         "metadata": {
             "namespace": "serve-a",
             "name": name,
+            "uid": f"uid-of-{name}",
             "ownerReferences": [{"uid": owner}],
             **metadata,
         },
@@ -114,6 +115,7 @@ def test_ready_pods_of_the_deployment_and_no_other_s() -> None:
     api = FakeApi(workload=workload(), replicasets=[REPLICA_SET, stranger], pods=pods)
     target = read(api)
     assert [found.key.pod for found in target.pods] == ["owl-a", "owl-b"]
+    assert target.pods[0].uid == "uid-of-owl-a"
     assert target.pods[0].engine_url == "http://10.0.0.7:8000/metrics"
     assert target.pods[0].plugin_url == "http://10.0.0.7:9410/metrics"
     assert target.state.ready_replicas == 2

@@ -109,7 +109,7 @@ def _port(container: Container, engine: Engine) -> int:
         if word == "--port" or word.startswith("--port="):
             value = following if word == "--port" else word.removeprefix("--port=")
             port = value.rstrip(_SHELL_ENDS)
-    if port.isdigit():
+    if port.isdecimal():
         return int(port)
     named = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
     return next((int(named[name]) for name in _PORT_NAMES if name in named), DEFAULT_PORTS[engine])

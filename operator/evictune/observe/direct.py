@@ -15,14 +15,11 @@ from evictune.observe.dialects import Engine
 from evictune.observe.draft import Draft
 from evictune.observe.engine_page import Counter, EnginePage, read_engine_page, sample_names
 from evictune.observe.exposition import ExpositionError, parse
-from evictune.observe.history import History
+from evictune.observe.history import Histories, History
 from evictune.observe.pages import PageError, PageReader
 from evictune.observe.rates import Scrape, increases
 from evictune.observe.snapshot import PodKey, RankKey, Snapshot
 from evictune.observe.target import EnginePod
-
-# A pod that was not asked for during this many windows is forgotten.
-_FORGET_WINDOWS = 4
 
 
 class DirectSource:
@@ -32,14 +29,14 @@ class DirectSource:
         self._reader = reader
         self._clock = clock
         self._timeout = timeout
-        self._histories: dict[PodKey, History[Counter]] = {}
+        self._histories: Histories[Counter] = Histories()
 
     async def snapshot(self, pods: Sequence[EnginePod], window: float, max_age: float) -> Snapshot:
         """Scrape the pods now. Never fails as a whole: pods that give no page are pod_faults."""
         del max_age  # A scrape is as cheap as looking whether the last one is still good.
         draft = Draft()
         await asyncio.gather(*(self._add(draft, pod, window) for pod in pods))
-        self._forget(_FORGET_WINDOWS * window)
+        self._histories.forget(self._clock())
         return draft.done()
 
     async def close(self) -> None:
@@ -54,7 +51,7 @@ class DirectSource:
             draft.pod_faults[pod.key] = Unknown(Reason.SOURCE_UNAVAILABLE, message)
             return
         now = self._clock()
-        history = self._histories.setdefault(pod.key, History())
+        history = self._histories.of(pod.key, pod.uid)
         history.add(Scrape(now, page.counters), window)
         _add_page(draft, pod.key, page)
         scrapes = history.within(now, window)
@@ -62,11 +59,6 @@ class DirectSource:
             _add_increases(draft, pod.key, scrapes)
         else:
             draft.pod_faults[pod.key] = _warming_up(pod.engine_url, history, window)
-
-    def _forget(self, seconds: float) -> None:
-        oldest = self._clock() - seconds
-        for key in [k for k, h in self._histories.items() if h.last_time < oldest]:
-            del self._histories[key]
 
 
 def _parse(text: str, engine: Engine) -> EnginePage:

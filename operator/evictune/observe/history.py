@@ -7,9 +7,12 @@ from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 from evictune.observe.rates import Scrape, within
+from evictune.observe.snapshot import PodKey
 
 # However often a page is read, a window is not kept in finer steps than this share of it.
 _FINEST = 1 / 500
+
+_FORGET_WINDOWS = 4
 
 K = TypeVar("K", bound=Hashable)
 
@@ -19,15 +22,12 @@ class History(Generic[K]):
 
     def __init__(self) -> None:
         self._scrapes: deque[Scrape[K]] = deque()
-
-    @property
-    def last_time(self) -> float:
-        """When the page was last read, seconds since the epoch; 0 if never."""
-        return self._scrapes[-1].time if self._scrapes else 0.0
+        self._forget_time = 0.0
 
     def add(self, scrape: Scrape[K], window: float) -> None:
         """Keep a scrape, and what a look back of `window` seconds needs."""
         kept = self._scrapes
+        self._forget_time = scrape.time + _FORGET_WINDOWS * window
         if len(kept) >= 2 and kept[-1].time - kept[-2].time < window * _FINEST:
             kept.pop()
         kept.append(scrape)
@@ -38,5 +38,24 @@ class History(Generic[K]):
         """The scrapes that span the window (see rates.within)."""
         return within(tuple(self._scrapes), now, window)
 
+    def forgotten(self, now: float) -> bool:
+        """Whether so long has passed since the last scrape that none of them is of use."""
+        return now > self._forget_time
+
     def __len__(self) -> int:
         return len(self._scrapes)
+
+
+class Histories(Generic[K]):
+    """The histories of many pages, by pod. A pod of the same name but another UID is another."""
+
+    def __init__(self) -> None:
+        self._by_pod: dict[Hashable, History[K]] = {}
+
+    def of(self, pod: PodKey, uid: str) -> History[K]:
+        """The pod's history, empty at first."""
+        return self._by_pod.setdefault((pod, uid), History())
+
+    def forget(self, now: float) -> None:
+        """Drop the histories of pods that nobody asks about any more."""
+        self._by_pod = {k: h for k, h in self._by_pod.items() if not h.forgotten(now)}

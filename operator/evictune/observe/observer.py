@@ -193,4 +193,4 @@ def _rank_usage(rank: RankKey, pooling: Pooling) -> Reading:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isdecimal() else None

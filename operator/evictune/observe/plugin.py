@@ -21,7 +21,7 @@ from evictune.observe.dialects import (
     rank_of,
 )
 from evictune.observe.exposition import ExpositionError, Sample, parse
-from evictune.observe.history import History
+from evictune.observe.history import Histories
 from evictune.observe.pages import PageError, PageReader
 from evictune.observe.rates import Scrape, increases
 from evictune.observe.snapshot import PodKey, RankKey
@@ -29,7 +29,6 @@ from evictune.observe.target import EnginePod
 
 READ_SECONDS = 2.0
 REGIONS = ("lru", "tel-safe", "protected")
-_FORGET_WINDOWS = 4
 
 # An engine rank and a region of its free blocks.
 _Evicted = tuple[str, str]
@@ -114,13 +113,13 @@ class PluginReader:
         self._reader = reader
         self._clock = clock
         self._timeout = timeout
-        self._histories: dict[PodKey, History[_Evicted]] = {}
+        self._histories: Histories[_Evicted] = Histories()
 
     async def view(self, pods: Sequence[EnginePod], window: float) -> PluginView:
         """The plugin on these pods now. Never fails: a pod without a page has no ranks in it."""
         gathered = _Gathered()
         await asyncio.gather(*(self._add(gathered, pod, window) for pod in pods))
-        self._forget(_FORGET_WINDOWS * window)
+        self._histories.forget(self._clock())
         keys = [pod.key for pod in pods]
         return PluginView(
             gathered.ranks, {region: _pooled(gathered, keys, region) for region in REGIONS}
@@ -147,7 +146,7 @@ class PluginReader:
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
             return
         now = self._clock()
-        history = self._histories.setdefault(pod.key, History())
+        history = self._histories.of(pod.key, pod.uid)
         history.add(Scrape(now, page.evicted), window)
         scrapes = history.within(now, window)
         if len(scrapes) < 2:
@@ -159,11 +158,6 @@ class PluginReader:
         for (_, region), grown in increases(scrapes, process=lambda key: key[0]).items():
             by_region[region] = by_region.get(region, 0.0) + grown
         gathered.evicted[pod.key] = by_region
-
-    def _forget(self, seconds: float) -> None:
-        oldest = self._clock() - seconds
-        for key in [k for k, h in self._histories.items() if h.last_time < oldest]:
-            del self._histories[key]
 
 
 def _pooled(gathered: _Gathered, pods: Sequence[PodKey], region: str) -> Reading:

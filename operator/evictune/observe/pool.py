@@ -44,8 +44,11 @@ class Pooling:
         buckets = self._covered(Measure.TTFT, self.snapshot.buckets.get(Measure.TTFT, {}))
         if isinstance(buckets, Unknown):
             return buckets
-        reading = read_quantile(pool_buckets(buckets.values()), objective)
-        return _unknown_or(reading, self._names(Measure.TTFT))
+        name = self._names(Measure.TTFT)
+        for rank, counts in buckets.items():
+            if not all(math.isfinite(count) for count in counts.values()):
+                return Unknown(Reason.NOT_FINITE, f"{name} of {_text(rank)} is not finite")
+        return _unknown_or(read_quantile(pool_buckets(buckets.values()), objective), name)
 
     def kv_usage(self) -> Reading:
         """KV usage (0..1) of the hottest engine rank."""

@@ -38,8 +38,6 @@ def pool_buckets(engines: Iterable[Buckets]) -> dict[float, float]:
 def read_quantile(pooled: Mapping[float, float], objective: TTFTObjective) -> QuantileReading:
     """The reading of the objective's quantile from cumulative counts over its window."""
     bounds = sorted(pooled)
-    if any(not math.isfinite(count) for count in pooled.values()):
-        return Unknown(Reason.NOT_FINITE, "a bucket's count is not a finite number")
     if len(bounds) < 2 or not math.isinf(bounds[-1]):
         return Unknown(
             Reason.BUCKET_TOO_COARSE,

@@ -33,6 +33,7 @@ class EnginePod:
     engine: Engine
     engine_url: str
     plugin_url: str
+    uid: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,13 @@ def engine_pod(pod: Object, container_name: str | None) -> EnginePod:
     address = str(pod["status"]["podIP"])
     host = f"[{address}]" if ":" in address else address
     annotation = (metadata.get("annotations") or {}).get(METRICS_PORT_ANNOTATION, "")
-    plugin_port = int(annotation) if annotation.isdigit() else PLUGIN_PORT
+    plugin_port = int(annotation) if annotation.isdecimal() else PLUGIN_PORT
     return EnginePod(
         key=PodKey(metadata["namespace"], metadata["name"]),
         engine=container.engine,
         engine_url=f"http://{host}:{container.port}/metrics",
         plugin_url=f"http://{host}:{plugin_port}/metrics",
+        uid=metadata["uid"],
     )
 
 
