@@ -1,0 +1,194 @@
+"""One tick: fresh reads, what ends it early, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from evictune.api.observation import Observation, TargetState, Unknown
+from evictune.api.policy import EvictionPolicy
+from evictune.api.reasons import Reason
+from evictune.index import PolicyIndex, entry_of
+from evictune.kube import ApiError
+from evictune.operator_metrics import OperatorMetrics
+from evictune.tick import INVALID_INTERVAL, RETRY_STALE, Outcome, Ticker
+
+from tests.support.fake_api import FakeApi
+from tests.support.fake_clock import EPOCH
+
+PATH = "/apis/evictune.io/v1alpha1/namespaces/ns/evictionpolicies/chat"
+CONFIG_MAP = "/api/v1/namespaces/ns/configmaps/evictune-knobs-deployment-chat-8b"
+KEY = ("ns", "chat")
+
+
+def body(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": "chat",
+            "uid": "u-1",
+            "generation": 3,
+            "creationTimestamp": "2026-11-29T12:00:00Z",
+        },
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat-8b"},
+            "slo": {"ttft": {"quantile": "0.99", "threshold": "800ms"}},
+            **spec,
+        },
+    }
+
+
+def missing_target() -> Observation:
+    unknown = Unknown(Reason.TARGET_MISSING, "no such Deployment")
+    state = TargetState(False, problem=Reason.TARGET_MISSING, message="no such Deployment")
+    readings = [unknown] * 12
+    return Observation(state, (), *readings)
+
+
+class Scene:
+    """A ticker before an API server in memory; observing runs `meanwhile`."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.index = PolicyIndex()
+        self.metrics = OperatorMetrics()
+        self.observed: list[EvictionPolicy] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        self._pool = ThreadPoolExecutor(1)
+        self.ticker = Ticker(
+            self.api,  # type: ignore[arg-type]
+            self,
+            self.index,
+            self.metrics,
+            self._pool,
+            lambda: EPOCH,
+        )
+
+    async def observe(self, policy: EvictionPolicy) -> Observation:
+        self.observed.append(policy)
+        self.meanwhile()
+        return missing_target()
+
+    def tick(self) -> Outcome | None:
+        return asyncio.run(self.ticker.tick(KEY))
+
+    def status(self) -> dict[str, Any]:
+        return dict(self.api.objects[PATH].get("status") or {})
+
+    def ready(self) -> tuple[str, str, str]:
+        (ready,) = [each for each in self.status()["conditions"] if each["type"] == "Ready"]
+        return ready["status"], ready["reason"], ready["message"]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    made = Scene()
+    made.api.put(PATH, body())
+    return made
+
+
+def test_a_tick_follows_the_policy_as_it_is_now(scene: Scene) -> None:
+    first = scene.tick()
+    assert first is not None
+    assert (first.interval, first.generation) == (30.0, 3)
+    scene.api.put(PATH, body(behavior={"interval": "7s"}))
+    second = scene.tick()
+    assert second is not None
+    assert second.interval == 7.0
+    assert [each.spec.behavior.interval for each in scene.observed] == [30.0, 7.0]
+
+
+def test_the_status_is_written_once_while_nothing_changes(scene: Scene) -> None:
+    scene.tick()
+    writes = len(scene.api.requests)
+    scene.tick()
+    assert [r for r in scene.api.requests[writes:] if r[1].endswith("/status")] == []
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_a_policy_that_is_gone_or_going_ends_its_loop(scene: Scene, leaving: bool) -> None:
+    if leaving:
+        scene.api.objects[PATH]["metadata"]["deletionTimestamp"] = "2026-11-29T12:00:00Z"
+    else:
+        del scene.api.objects[PATH]
+    assert scene.tick() is None
+    assert scene.api.requests == []
+
+
+def test_an_edit_during_the_tick_is_decided_afresh(scene: Scene) -> None:
+    scene.meanwhile = lambda: (scene.api.put(PATH, body(mode="Observe")), None)[1]
+    outcome = scene.tick()
+    assert outcome is not None
+    assert outcome.next_check == RETRY_STALE
+    assert scene.status() == {}
+    scene.meanwhile = lambda: None
+    scene.tick()
+    assert scene.status()["observedGeneration"] == 3
+
+
+def test_a_spec_that_cannot_be_used_is_named_in_the_status(scene: Scene) -> None:
+    unusable = {"ttft": {"quantile": "1.5", "threshold": "800ms"}}
+    scene.api.put(PATH, body(slo=unusable) | {"status": {"regime": {"name": "Idle"}}})
+    outcome = scene.tick()
+    assert outcome is not None
+    assert outcome.interval == INVALID_INTERVAL
+    status, reason, message = scene.ready()
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert "spec.slo.ttft.quantile" in message
+    assert scene.status()["regime"] == {"name": "Idle"}
+    assert scene.observed == []
+
+
+def test_the_older_policy_wins(scene: Scene) -> None:
+    older = body()
+    older["metadata"] |= {"name": "older", "creationTimestamp": "2026-11-29T11:00:00Z"}
+    scene.index.put(entry_of(older))
+    scene.index.put(entry_of(body()))
+    scene.tick()
+    status, reason, message = scene.ready()
+    assert (status, reason) == ("False", "Conflict")
+    assert "olicy older (of 2026-11-29T11:00:00Z)" in message
+
+
+def test_a_document_that_somebody_else_changed_is_a_conflict(scene: Scene) -> None:
+    managed = [{"manager": "kubectl-edit", "fieldsV1": {"f:data": {"f:knobs.json": {}}}}]
+    scene.api.put(CONFIG_MAP, {"metadata": {"managedFields": managed}, "data": {}})
+    scene.tick()
+    assert scene.ready()[1] == "Conflict"
+    assert "kubectl-edit" in scene.ready()[2]
+
+
+def test_an_api_server_that_is_away_makes_the_tick_fail(scene: Scene) -> None:
+    scene.api.fault = lambda method, path: ApiError(0, "Unreachable", "API server: refused")
+    with pytest.raises(ApiError):
+        scene.tick()
+
+
+def test_events_that_a_predecessor_may_have_lost_are_emitted_once(scene: Scene) -> None:
+    decision = {
+        "decisionID": "d-1",
+        "time": "2026-11-29T11:59:00Z",
+        "reason": "Kept",
+        "message": "p99 fell",
+    }
+    scene.api.put(PATH, body() | {"status": {"decisions": [decision]}})
+    scene.ticker._clock = lambda: 1_795_953_600.0  # 2026-11-29T12:00:00Z
+    scene.tick()
+    scene.tick()
+    told = [b["reason"] for m, _, b in scene.api.requests if m == "POST" and b["reason"] == "Kept"]
+    assert told == ["Kept"]
+
+
+def test_readings_and_decisions_are_counted(scene: Scene) -> None:
+    scene.tick()
+    labels = {"namespace": "ns", "policy": "chat"}
+    sample = scene.metrics.registry.get_sample_value
+    assert sample("evictune_regime_info", labels | {"regime": "Unknown"}) == 1
+    assert sample("evictune_decisions_total", labels | {"reason": "RegimeChanged"}) == 1
+    assert sample("evictune_reading", labels | {"reading": "kv_usage"}) is None
+    scene.metrics.forget(KEY)
+    names = {s.name for f in scene.metrics.registry.collect() for s in f.samples if s.labels}
+    assert names == set()
