@@ -1,0 +1,99 @@
+"""The operator's configuration: what the administrator may set, and how mistakes are told."""
+
+from __future__ import annotations
+
+import pytest
+from evictune.api.quantity import FieldError
+from evictune.api.sources import SourceKind, parse_configuration
+
+FULL = """
+sources:
+  default:
+    prometheus:
+      url: http://prometheus:9090/prefix/
+      timeout: 2s
+      headers: {X-Scope-OrgID: team-a}
+      bearerTokenFile: /var/run/token
+      caFile: /etc/ca.pem
+  engines: {direct: {timeout: 500ms}}
+namespaces: [serve-a]
+metricsAddress: "[::1]:9090"
+livenessAddress: 127.0.0.1:8080
+"""
+
+
+def test_everything_arrives() -> None:
+    configuration = parse_configuration(FULL)
+    default = configuration.sources["default"]
+    assert default.kind is SourceKind.PROMETHEUS
+    # A trailing slash would give http://prometheus:9090/prefix//api/v1.
+    assert default.url == "http://prometheus:9090/prefix"
+    assert (default.timeout, dict(default.headers)) == (2.0, {"X-Scope-OrgID": "team-a"})
+    assert (default.bearer_token_file, default.ca_file) == ("/var/run/token", "/etc/ca.pem")
+    engines = configuration.sources["engines"]
+    assert (engines.name, engines.kind, engines.timeout) == ("engines", SourceKind.DIRECT, 0.5)
+    assert configuration.namespaces == ("serve-a",)
+    assert configuration.metrics_address == "[::1]:9090"
+
+
+@pytest.mark.parametrize("text", ["", "sources: {}", "namespaces: []"])
+def test_without_sources_the_engines_are_scraped(text: str) -> None:
+    configuration = parse_configuration(text)
+    assert configuration.sources["default"].kind is SourceKind.DIRECT
+    assert configuration.namespaces == ()
+
+
+@pytest.mark.parametrize("options", ["", "{}"])
+def test_a_direct_source_needs_no_options(options: str) -> None:
+    sources = parse_configuration(f"sources: {{a: {{direct: {options}}}}}").sources
+    assert sources["a"].timeout == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "remedy"),
+    [
+        ("[1, 2]", "configuration", "object"),
+        ("a: [", "configuration", "valid YAML"),
+        ("source: {}", "source", "sources"),
+        ("sources: {Upper: {direct: {}}}", "sources.Upper", "lower-case"),
+        ("sources: {a: {}}", "sources.a", "exactly one of"),
+        ("sources: {a: {graphite: {}}}", "sources.a", "exactly one of"),
+        ("sources: {a: {prometheus: {}}}", "sources.a.prometheus.url", "http://prometheus:9090"),
+        ("sources: {a: {prometheus: {url: 'ftp://x'}}}", "sources.a.prometheus.url", "http"),
+        (
+            "sources: {a: {prometheus: {url: 'http://me:secret@x'}}}",
+            "sources.a.prometheus.url",
+            "without credentials",
+        ),
+        (
+            "sources: {a: {prometheus: {url: 'http://x', token: y}}}",
+            "sources.a.prometheus.token",
+            "bearerTokenFile",
+        ),
+        (
+            "sources: {a: {prometheus: {url: 'http://x', caFile: ca.pem}}}",
+            "sources.a.prometheus.caFile",
+            "absolute",
+        ),
+        ("sources: {a: {direct: {timeout: 5}}}", "sources.a.direct.timeout", "duration"),
+        ("sources: {a: {direct: {timeout: 10m}}}", "sources.a.direct.timeout", "60s"),
+        ("namespaces: serve", "namespaces", "list"),
+        ("metricsAddress: 9090", "metricsAddress", "HOST:PORT"),
+        ("livenessAddress: 'host:99999'", "livenessAddress", "HOST:PORT"),
+    ],
+)
+def test_mistakes_are_named(text: str, field: str, remedy: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        parse_configuration(text)
+    assert caught.value.field == field
+    assert remedy in caught.value.remedy
+
+
+def test_a_header_that_cannot_be_used_is_not_repeated() -> None:
+    """Its value may be a secret."""
+    with pytest.raises(FieldError) as caught:
+        parse_configuration(
+            "sources: {a: {prometheus: {url: 'http://x', headers: {Authorization: 123456}}}}"
+        )
+    assert caught.value.field == "sources.a.prometheus.headers.Authorization"
+    assert "123456" not in str(caught.value)
