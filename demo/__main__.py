@@ -82,7 +82,7 @@ def run(narrator: Narrator, output: Path, load: Load) -> Summary:
         target = _play_stock(running, narrator, lru, load)
         with running.engine() as engine, running.operator() as operator:
             _play_loop(running, narrator, engine, operator, loop, load, target)
-            facts = _facts(narrator, engine, loop, target)
+            facts = _facts(narrator, engine, lru, loop, target)
             summary = summarise(lru, loop, target.threshold, facts)
             _conclude(narrator, summary, output)
             if os.environ.get("KEEP") == "1":
@@ -118,7 +118,9 @@ def _play_loop(
     asyncio.run(Play(arm, running, engine, narrator, operator).run(list(sequence(load))))
 
 
-def _facts(narrator: Narrator, engine: Engine, loop: Arm, target: Target) -> dict[str, Any]:
+def _facts(
+    narrator: Narrator, engine: Engine, lru: Arm, loop: Arm, target: Target
+) -> dict[str, Any]:
     values = [sample.xi_tokens for sample in loop.samples]
     changes = [now for before, now in pairwise(values) if now != before]
     return {
@@ -130,6 +132,11 @@ def _facts(narrator: Narrator, engine: Engine, loop: Arm, target: Target) -> dic
         "threshold": format_duration(target.threshold),
         "window": format_duration(target.window),
         "settle": format_duration(target.settle),
+        **{
+            f"uncached tokens, {arm.title}": f"{arm.uncached_tokens:,} by the API's usage field, "
+            f"{arm.computed_tokens:,} by the engine's counter"
+            for arm in (lru, loop)
+        },
         "took": f"{narrator.elapsed:.0f} s",
     }
 

@@ -59,7 +59,6 @@ class Load:
 
     measuring_prompts: int = 7
     measuring_tokens: int = 400
-
     document_tokens: int = 1200
     growth_tokens: int = 60
     turns: int = 12
@@ -74,6 +73,11 @@ class Load:
         Phase("arrival", "two more conversations arrive", 5, 1, False),
         Phase("five", "five conversations", 5, 10, True),
     )
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The phases' titles by their names."""
+        return {phase.name: phase.title for phase in self.phases}
 
 
 @dataclass(frozen=True)

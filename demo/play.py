@@ -14,7 +14,7 @@ from evictune.api.reasons import Reason
 from evictune.api.times import parse_time
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.constants import OBJECTIVE
+from demo.constants import LOAD, OBJECTIVE
 from demo.load import Client, Kind, LoadError, Request
 from demo.manifests import Target
 from demo.narrate import BLUE, BOLD, GREEN, RED, YELLOW, Narrator
@@ -72,6 +72,7 @@ class Play:
             await self._sample(session)
             if self._operator:
                 await self._listen(session)
+            self._arm.computed_tokens = await self._computed_tokens(session)
 
     async def _send(
         self, client: Client, requests: Sequence[Request], watchers: Sequence[asyncio.Task[None]]
@@ -80,7 +81,7 @@ class Play:
         for request in requests:
             if request.phase != phase:
                 phase = request.phase
-                self._narrator.say(f"The load: {phase}", BOLD)
+                self._narrator.say(f"The load: {LOAD.titles[phase]}", BOLD)
             answer = await client.ask(request.prompt, request.output_tokens)
             self._arm.outcomes.append(Outcome(request, answer))
             self._narrator.progress(self._how_far(len(requests)))
@@ -108,13 +109,28 @@ class Play:
         for xi_tokens, revision in in_force(page):
             self._arm.samples.append(Sample(time.time(), xi_tokens, revision))
 
+    async def _computed_tokens(self, session: aiohttp.ClientSession) -> int:
+        """The engine's own count of prompt tokens that it had to compute, since it started."""
+        async with session.get(f"{self._engine.url}/metrics") as reply:
+            page = await reply.text()
+        return round(
+            sum(
+                sample.value
+                for family in text_string_to_metric_families(page)
+                for sample in family.samples
+                if sample.name == "vllm:prompt_tokens_by_source_total"
+                and sample.labels["source"] == "local_compute"
+            )
+        )
+
     async def _listen(self, _: aiohttp.ClientSession) -> None:
         """Tell what is new in the policy's status."""
         if self._operator:
             self._operator.check()
         status = (await asyncio.to_thread(self._stage.policy)).get("status") or {}
         for condition in status.get("conditions", ()):
-            if condition["type"] == "SLOMet" and condition["status"] != self._slo_met:
+            told = condition["type"] == "SLOMet" and condition["status"] != "Unknown"
+            if told and condition["status"] != self._slo_met:
                 self._slo_met = condition["status"]
                 self._tell(time.time(), condition["reason"], condition["message"])
         for decision in status.get("decisions", ()):

@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from demo.constants import OBJECTIVE
+from demo.constants import LOAD, OBJECTIVE
 from demo.record import Arm, Numbers, trailing
 from demo.summary import Summary
 
@@ -53,12 +53,12 @@ def figure_svg(summary: Summary) -> str:
         axes[0].axhline(summary.threshold * 1000, color=TARGET, linewidth=1)
         axes[0].annotate(
             f"target: p{float(OBJECTIVE.quantile) * 100:g} ≤ {summary.threshold * 1000:.0f} ms",
-            (1, summary.threshold * 1000),
+            (0, summary.threshold * 1000),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
+            xytext=(4, 3),
             textcoords="offset points",
-            ha="right",
             color=TARGET,
+            bbox={"color": "white", "alpha": 0.8, "pad": 1, "linewidth": 0},
         )
         _percentiles(axes[1], summary, UNCACHED_FIGURES, "uncached prompt tokens")
         _hit_ratio(axes[2], summary)
@@ -135,8 +135,9 @@ def marks(loop: Arm) -> Iterator[tuple[int, int]]:
 
 
 def _phases(axes: Axes, arm: Arm, *, titled: bool) -> None:
-    for index, (title, start, end, counted) in enumerate(_spans(arm)):
-        axes.axvspan(start, end, color="#f1f3f4" if index % 2 == 0 else "white", zorder=-2)
+    for title, start, end, counted in _spans(arm):
+        if not counted:
+            axes.axvspan(start, end, color="#f1f3f4", zorder=-2)
         if titled and counted:
             axes.text(
                 (start + end) / 2,
@@ -149,12 +150,13 @@ def _phases(axes: Axes, arm: Arm, *, titled: bool) -> None:
 
 
 def _spans(arm: Arm) -> Sequence[tuple[str, int, int, bool]]:
-    """(name, first request, end, counted) of each phase present in the arm."""
+    """(title, first request, end, counted) of each phase present in the arm."""
     spans: dict[str, tuple[str, int, int, bool]] = {}
     for position, outcome in enumerate(arm.outcomes):
         request = outcome.request
         start = spans[request.phase][1] if request.phase in spans else position
-        spans[request.phase] = (request.phase, start, position + 1, request.counted)
+        span = (LOAD.titles[request.phase], start, position + 1, request.counted)
+        spans[request.phase] = span
     return list(spans.values())
 
 

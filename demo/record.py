@@ -37,13 +37,22 @@ class Step:
 
 @dataclass
 class Arm:
-    """One play of the load. Times are seconds since the epoch."""
+    """One play of the load. Times are seconds since the epoch.
+
+    computed_tokens: prompt tokens that had to be computed, by the engine's own counter.
+    """
 
     name: str
     title: str
     outcomes: list[Outcome] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    computed_tokens: int = 0
+
+    @property
+    def uncached_tokens(self) -> int:
+        """Prompt tokens that had to be computed, by the API's usage field."""
+        return sum(outcome.answer.uncached_tokens for outcome in self.outcomes)
 
     def position(self, time: float) -> int:
         """How many requests had begun by then: the arms' common clock."""

@@ -23,7 +23,7 @@ from localcluster.controlplane import ControlPlane
 from localcluster.processes import Program, free_port
 from localcluster.processnode import ProcessNode
 
-ENGINE_SECONDS = 300.0
+ENGINE_SECONDS = 600.0
 """Longest wait for the engine; about 30 s on two idle cores."""
 
 
@@ -184,7 +184,8 @@ def stage(directory: Path, narrator: Narrator) -> Iterator[Stage]:
                 ProcessNode(cluster.kubeconfig, directory=directory / "node")
             )
         running = Stage(cluster, node, narrator)
-        running.prepare()
+        with narrator.working("kubectl apply: the CustomResourceDefinition of EvictionPolicy"):
+            running.prepare()
         yield running
 
 

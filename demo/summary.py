@@ -180,8 +180,13 @@ def _changes(comparison: Comparison) -> tuple[str, ...]:
     changes = []
     for name in names:
         before, after = getattr(comparison.lru, name), getattr(comparison.loop, name)
-        changes.append(f"{after / before - 1:+.0%}" if before else "")
+        changes.append(_percent(after / before - 1) if before else "")
     return (*changes, f"{comparison.loop.hit_ratio - comparison.lru.hit_ratio:+.2f}")
+
+
+def _percent(change: float) -> str:
+    rounded = f"{change:+.0%}"
+    return "0%" if rounded in ("+0%", "-0%") else rounded
 
 
 def _ms(seconds: float) -> str:
