@@ -30,7 +30,7 @@ demo: $(READY) ## a real vLLM, stock LRU against the closed loop: no root, no cl
 	$(BIN)/python -m demo
 
 test: $(READY) ## everything: unit, property, integration, end to end on a real node (root)
-	$(BIN)/python -m localcluster install-packages
+	$(BIN)/python -m localcluster install-packages prometheus
 	$(BIN)/python -m localcluster build $(TEST_BINARIES)
 	$(BIN)/python -m pytest $(TESTS_FAST) $(TESTS_REAL)
 

@@ -53,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     packages = commands.add_parser(
         "install-packages", help="apt-get install what a node needs (root, Debian)"
     )
+    packages.add_argument(
+        "also", nargs="*", help="programs to install too, each in a package of its own name"
+    )
     packages.set_defaults(run=_install_packages)
     return parser
 
@@ -89,7 +92,7 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _install_packages(options: argparse.Namespace) -> int:
-    installed = system.install_packages()
+    installed = system.install_packages(options.also)
     print(f"installed: {', '.join(installed)}" if installed else "nothing is missing")
     return 0
 

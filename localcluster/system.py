@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 CNI_PLUGINS = Path("/usr/lib/cni")
@@ -48,9 +49,12 @@ def require_node() -> None:
         raise MachineError("; ".join(problems))
 
 
-def install_packages() -> list[str]:
-    """Install the missing packages by apt-get, as root. Returns their names."""
-    missing = missing_packages()
+def install_packages(also: Iterable[str] = ()) -> list[str]:
+    """Install the missing packages by apt-get, as root. Returns their names.
+
+    `also`: programs that something else needs, each in a Debian package of its own name.
+    """
+    missing = [*missing_packages(), *(name for name in also if not _present(name))]
     if not missing:
         return []
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

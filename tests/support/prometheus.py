@@ -1,4 +1,7 @@
-"""A real Prometheus on this machine, which finds and scrapes the pods of a test's cluster."""
+"""A real Prometheus on this machine, which scrapes the pods of a test's cluster.
+
+Debian's build has no discovery by the Kubernetes API: the targets come by file.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +19,11 @@ from typing import Any
 
 import yaml
 
-from localcluster.controlplane import ControlPlane
 from localcluster.processes import Program, free_port, wait_until
 
 START_SECONDS = 30.0
+TARGETS = "targets.json"
+POD_LABELS = {"namespace": "namespace", "pod": "name"}
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,21 @@ class Prometheus:
     """A running Prometheus; `url` works from this machine and from the node's pods."""
 
     url: str
-    program: Program
+    directory: Path
+
+    def scrape(self, pods: Iterable[dict[str, Any]]) -> None:
+        """Scrape every port that these pods declare, labelled as by discovery, and nothing else."""
+        targets = [
+            {
+                "targets": [f"{pod['status']['podIP']}:{port}"],
+                "labels": {key: pod["metadata"][field] for key, field in POD_LABELS.items()},
+            }
+            for pod in pods
+            for port in _ports(pod)
+        ]
+        partial = self.directory / "targets.partial"
+        partial.write_text(json.dumps(targets))
+        partial.rename(self.directory / TARGETS)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The instant vector of an expression."""
@@ -38,16 +56,18 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(
-    cluster: ControlPlane, address: str, directory: Path, namespaces: list[str], interval: str
-) -> Iterator[Prometheus]:
-    """Scrape every declared port of every pod of `namespaces`; listen on `address`."""
+def prometheus(address: str, directory: Path, interval: str) -> Iterator[Prometheus]:
+    """Run it for as long as the `with` block lasts; it listens on `address`."""
     binary = shutil.which("prometheus")
     assert binary, "prometheus is not on the PATH: apt-get install --yes prometheus"
     directory.mkdir()
-    (directory / "token").write_text(cluster.token)
-    configuration = _configuration(cluster, directory, namespaces, interval)
-    (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
+    job = {
+        "job_name": "pods",
+        "scrape_interval": interval,
+        "scrape_timeout": interval,
+        "file_sd_configs": [{"files": [str(directory / TARGETS)]}],
+    }
+    (directory / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
     port = free_port(address)
     program = Program(
         "prometheus",
@@ -60,7 +80,7 @@ def prometheus(
         directory / "prometheus.log",
         os.environ,
     )
-    running = Prometheus(f"http://{address}:{port}", program)
+    running = Prometheus(f"http://{address}:{port}", directory)
     try:
         wait_until(lambda: _ready(running), [program], "prometheus is not ready", START_SECONDS)
         yield running
@@ -68,35 +88,9 @@ def prometheus(
         program.kill()
 
 
-def _configuration(
-    cluster: ControlPlane, directory: Path, namespaces: list[str], interval: str
-) -> dict[str, Any]:
-    """As in the field: discovered by the Kubernetes API, labelled with namespace and pod."""
-    discovery = {
-        "role": "pod",
-        "api_server": cluster.server,
-        "authorization": {"credentials_file": str(directory / "token")},
-        "tls_config": {"ca_file": str(cluster.ca_file)},
-        "namespaces": {"names": namespaces},
-    }
-    relabel = [
-        {
-            "source_labels": ["__meta_kubernetes_pod_container_init"],
-            "regex": "true",
-            "action": "drop",
-        },
-        {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-        {"source_labels": ["__meta_kubernetes_pod_name"], "target_label": "pod"},
-        {"source_labels": ["__meta_kubernetes_pod_container_name"], "target_label": "container"},
-    ]
-    job = {
-        "job_name": "pods",
-        "scrape_interval": interval,
-        "scrape_timeout": interval,
-        "kubernetes_sd_configs": [discovery],
-        "relabel_configs": relabel,
-    }
-    return {"scrape_configs": [job]}
+def _ports(pod: dict[str, Any]) -> list[int]:
+    containers = pod["spec"]["containers"]
+    return [port["containerPort"] for each in containers for port in each.get("ports", ())]
 
 
 def _ready(running: Prometheus) -> bool:

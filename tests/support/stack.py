@@ -35,7 +35,7 @@ RELEASE = "evictune"
 OPERATOR_USER = f"system:serviceaccount:{RELEASE}:{RELEASE}"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 SCRAPE_INTERVAL = "2s"
-ENGINE_SECONDS = 300.0
+ENGINE_SECONDS = 480.0
 OPERATOR_SECONDS = 120.0
 
 Object = dict[str, Any]
@@ -61,11 +61,13 @@ class Stack:
 
     def pod(self, namespace: str = NAMESPACE) -> Object:
         """The one pod of a namespace that is not leaving."""
+        pods = self._pods(namespace)
+        assert len(pods) == 1, [pod["metadata"]["name"] for pod in pods]
+        return pods[0]
+
+    def _pods(self, namespace: str) -> list[Object]:
         pods = self.get("pods", "-n", namespace)["items"]
-        staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-        assert len(staying) == 1, [pod["metadata"]["name"] for pod in pods]
-        pod: Object = staying[0]
-        return pod
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def identity(self) -> tuple[str, int]:
         """UID of the engine's pod, and how often its container was restarted."""
@@ -112,6 +114,12 @@ class Stack:
             OPERATOR_SECONDS,
         )
         self.cluster.kubectl("rollout", "status", deployment, "-n", RELEASE, "--timeout=120s")
+        self.scrape()
+
+    def scrape(self) -> None:
+        """Let Prometheus know the pods that there are now."""
+        pods = [pod for name in (NAMESPACE, RELEASE) for pod in self._pods(name)]
+        self.prometheus.scrape(pods)
 
     def uninstall_operator(self) -> None:
         """`helm uninstall`; returns when its objects are gone."""
@@ -172,15 +180,12 @@ def closed_loop(cluster: ControlPlane, node: Node, directory: Path) -> Iterator[
     for namespace in (NAMESPACE, RELEASE):
         cluster.kubectl("create", "namespace", namespace)
     start_engine(cluster, node, image.reference)
-    namespaces = [NAMESPACE, RELEASE]
-    with prometheus(
-        cluster, node.host_address, directory / "prometheus", namespaces, SCRAPE_INTERVAL
-    ) as metrics:
+    with prometheus(node.host_address, directory / "prometheus", SCRAPE_INTERVAL) as metrics:
         stack = Stack(cluster, node, metrics)
         install_operator(cluster, image.reference, metrics.url)
-        operator = f"deployment/{RELEASE}"
-        rollout(stack, operator, RELEASE, OPERATOR_SECONDS)
+        rollout(stack, f"deployment/{RELEASE}", RELEASE, OPERATOR_SECONDS)
         rollout(stack, f"deployment/{WORKLOAD}", NAMESPACE, ENGINE_SECONDS)
+        stack.scrape()
         yield stack
 
 
