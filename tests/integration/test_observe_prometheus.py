@@ -153,13 +153,14 @@ def _configuration(engines: PageServer) -> dict[str, object]:
     host = engines.url.removeprefix("http://")
     jobs = [
         {
-            "job_name": pod,
+            "job_name": job,
             "scrape_interval": f"{int(SCRAPE_SECONDS * 1000)}ms",
             "scrape_timeout": f"{int(SCRAPE_SECONDS * 1000)}ms",
             "metrics_path": f"/{pod}/metrics",
             "static_configs": [{"targets": [host], "labels": {"namespace": NAMESPACE, "pod": pod}}],
         }
-        for pod in (*READY, GHOST)
+        # Two jobs scrape one of the pods, as happens where discovery overlaps.
+        for job, pod in (*zip(READY, READY, strict=True), ("again", READY[0]), ("gone", GHOST))
     ]
     return {"scrape_configs": jobs}
 

@@ -38,7 +38,11 @@ def sample_names(engine: Engine) -> frozenset[str]:
 
 
 def read_engine_page(samples: Iterable[Sample], engine: Engine) -> EnginePage:
-    """The page's measures. Of a measure's names the first in the table that a rank has wins."""
+    """The page's measures. Of a measure's names the first in the table that a rank has wins.
+
+    Series of a rank that differ in other labels repeat each other (tensor-parallel ranks do so in
+    SGLang): the largest counts.
+    """
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
         by_name.setdefault(sample.name, []).append(sample)
@@ -63,6 +67,6 @@ def _enter(page: EnginePage, name: Name, sample: Sample) -> None:
         case Kind.COUNTER | Kind.BUCKETS as kind:
             bound = float(sample.labels["le"]) if kind is Kind.BUCKETS else None
             counter = (name.measure, rank, bound)
-            page.counters[counter] = page.counters.get(counter, 0.0) + sample.value
+            page.counters[counter] = max(page.counters.get(counter, sample.value), sample.value)
         case Kind.INFO:
             page.infos[rank] = {k: v for k, v in sample.labels.items() if k in INFO_LABELS}

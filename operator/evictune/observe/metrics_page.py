@@ -4,16 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evictune.observe.dialects import MEANINGS, NAMES, PLUGIN_PORT, PLUGIN_SERIES
+from evictune.observe.dialects import DEFAULT_PORTS, MEANINGS, NAMES, PLUGIN_PORT, PLUGIN_SERIES
+from evictune.observe.target import METRICS_PORT_ANNOTATION
+
+_INTRODUCTION = """\
+# Metrics that evictune reads
+
+Generated from `evictune/observe/dialects.py` (`python -m evictune.observe.metrics_page`).
+
+A reading is a value, `Idle` (known to have no traffic) or `Unknown` with a reason; never a zero
+that means "could not read". Only pods count that the API server shows as ready: series of pods
+that are gone are ignored, and a ready pod without a series makes a reading Unknown
+(`IncompleteCoverage`), not smaller. Series are joined to pods by namespace and pod; `model_name`
+plays no part.
+
+## From the engines
+
+Where an engine rank exposes several names of one measure, the first one listed is read; names are
+never summed. The names in use stand in the policy's status.
+"""
+
+_SOURCES = f"""\
+
+The quantile of the TTFT is the interval between two bucket bounds, of which the upper may be
+infinite: the engines' buckets, not an interpolation, decide what is known. Start vLLM with bounds
+close together around the objective, for example
+`--custom-histogram-buckets '{{"time_to_first_token": [0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4]}}'`.
+The first bound must lie below what is ever measured: when every request falls into the first
+bucket, the reading is Unknown (`Implausible`).
+
+A **Prometheus** source must label the series with `namespace` and `pod`, as the usual pod
+discovery does. Every sampler asks one query for each measure, for all policies with the same
+source and window. The window should span several scrape intervals.
+
+The **direct** source scrapes `http://POD_IP:PORT/metrics` at every look. PORT is `--port` of the
+engine's command line, else the container's port named `metrics` or `http`, else
+{", ".join(f"{port} ({engine})" for engine, port in DEFAULT_PORTS.items())}. Increases need two
+looks: `slo.ttft.window` must not be shorter than half of `behavior.interval`.
+
+## From the plugin
+
+Read from `http://POD_IP:{PLUGIN_PORT}/metrics` of every ready pod, whatever the source is; the
+pod's annotation `{METRICS_PORT_ANNOTATION}` names another port.
+"""
 
 
 def _page() -> Iterator[str]:
     """docs/metrics.md, line by line."""
-    yield "# Metrics that evictune reads"
-    yield ""
-    yield "Generated from `evictune/observe/dialects.py`. Where an engine exposes several names of"
-    yield "one measure, the first one listed is read; names are never summed."
-    yield ""
+    yield _INTRODUCTION
     yield "| measure | engine | name | versions | read as | unit | pooled |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for name in NAMES:
@@ -23,13 +61,11 @@ def _page() -> Iterator[str]:
             f"| {name.measure} | {name.engine} | `{name.base}{labels}` | {name.versions} "
             f"| {meaning.kind.value} | {meaning.unit} | {meaning.pooling} |"
         )
-    yield ""
-    yield f"Read from the plugin's own page, port {PLUGIN_PORT}, whatever the metrics source is:"
-    yield ""
+    yield _SOURCES
     yield "| name | what it says |"
     yield "| --- | --- |"
-    for series, meaning_text in PLUGIN_SERIES.items():
-        yield f"| `{series}` | {meaning_text} |"
+    for series, text in PLUGIN_SERIES.items():
+        yield f"| `{series}` | {text} |"
 
 
 def metrics_page() -> str:

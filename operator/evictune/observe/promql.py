@@ -1,5 +1,7 @@
 """One PromQL query for a measure: every engine rank of some namespaces, whatever its engine.
 
+Series of a rank that differ in other labels are one thing seen twice (a second scrape job, a second
+replica of the store, tensor-parallel ranks that repeat it): the largest counts, none is summed.
 Several names of a measure are joined by `or`: where a rank has the preferred one, the others of it
 are left out, so that names are never summed. The name in use comes back as the label `series`.
 """
@@ -40,8 +42,8 @@ def _named(name: Name, namespaces: str, window: float) -> str:
         case Kind.INFO:
             vector = f"max by ({', '.join((*_RANK, *INFO_LABELS))}) ({selector})"
         case Kind.COUNTER:
-            vector = f"sum by ({', '.join(_RANK)}) (increase({selector}[{milliseconds}ms]))"
+            vector = f"max by ({', '.join(_RANK)}) (increase({selector}[{milliseconds}ms]))"
         case Kind.BUCKETS:
             grouping = ", ".join((*_RANK, "le"))
-            vector = f"sum by ({grouping}) (increase({selector}[{milliseconds}ms]))"
+            vector = f"max by ({grouping}) (increase({selector}[{milliseconds}ms]))"
     return f'label_replace({vector}, "{SERIES_LABEL}", "{name.base}", "", "")'
