@@ -35,6 +35,8 @@ from localcluster.controlplane import KubectlError
 from localcluster.processes import Program, ProgramFailed
 from localcluster.processnode import ProcessNodeError
 
+Facts = dict[str, Any]
+
 FAILURES = (
     BuildError,
     KubectlError,
@@ -80,9 +82,9 @@ def run(narrator: Narrator, output: Path, load: Load) -> Summary:
     with stage(output / "cluster", narrator) as running:
         lru, loop = Arm("lru", "stock LRU"), Arm("loop", "the loop")
         target = _play_stock(running, narrator, lru, load)
-        with running.engine() as engine, running.operator() as operator:
+        with running.engine() as engine, running.operator(engine) as operator:
             _play_loop(running, narrator, engine, operator, loop, load, target)
-            facts = _facts(narrator, engine, lru, loop, target)
+            facts = _facts(running, engine, lru, loop, target)
             summary = summarise(lru, loop, target.threshold, facts)
             _conclude(narrator, summary, output)
             if os.environ.get("KEEP") == "1":
@@ -118,26 +120,29 @@ def _play_loop(
     asyncio.run(Play(arm, running, engine, narrator, operator).run(list(sequence(load))))
 
 
-def _facts(
-    narrator: Narrator, engine: Engine, lru: Arm, loop: Arm, target: Target
-) -> dict[str, Any]:
+def _facts(running: Stage, engine: Engine, lru: Arm, loop: Arm, target: Target) -> Facts:
+    """What else is worth knowing, and shows that nothing was restarted. Raises StageError."""
+    if running.find_engine() != engine:
+        raise StageError(f"the engine was restarted: it was {engine}")
+    status = running.policy().get("status", {})
     values = [sample.xi_tokens for sample in loop.samples]
     changes = [now for before, now in pairwise(values) if now != before]
     return {
-        "pod": engine.pod,
-        "process id of the engine, all through": engine.process,
-        "restarts": engine.restarts,
-        "xi in force, in order": ["stock LRU", *changes],
-        "revision acknowledged last": loop.samples[-1].revision,
+        "engine_process_id": engine.process,
+        "engine_restarts": engine.restarts,
+        "xi_in_force": ["stock LRU", *(value or "stock LRU" for value in changes)],
+        "revision_shown_by_engine": loop.samples[-1].revision,
+        "revision_in_status": status.get("applied", {}).get("revision"),
         "threshold": format_duration(target.threshold),
         "window": format_duration(target.window),
         "settle": format_duration(target.settle),
         **{
-            f"uncached tokens, {arm.title}": f"{arm.uncached_tokens:,} by the API's usage field, "
-            f"{arm.computed_tokens:,} by the engine's counter"
+            f"uncached_tokens_{arm.name}": {
+                "usage_field": arm.uncached_tokens,
+                "engine_counter": arm.computed_tokens,
+            }
             for arm in (lru, loop)
         },
-        "took": f"{narrator.elapsed:.0f} s",
     }
 
 

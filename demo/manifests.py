@@ -142,11 +142,25 @@ def policy(target: Target) -> Manifest:
     }
 
 
-def operator_configuration(metrics_port: int, liveness_port: int) -> Manifest:
-    """What `evictune run --config` reads: engines are scraped directly."""
+def operator_configuration(metrics_port: int, liveness_port: int, prometheus: str) -> Manifest:
+    """What `evictune run --config` reads. prometheus: its URL; "": engines are scraped directly."""
+    timeout = {"timeout": "2s"}
+    source = {"prometheus": {"url": prometheus, **timeout}} if prometheus else {"direct": timeout}
     return {
-        "sources": {"default": {"direct": {"timeout": "2s"}}},
+        "sources": {"default": source},
         "namespaces": [NAMESPACE],
         "metricsAddress": f"127.0.0.1:{metrics_port}",
         "livenessAddress": f"127.0.0.1:{liveness_port}",
+    }
+
+
+def prometheus_configuration(address: str, pod: str) -> Manifest:
+    """prometheus.yml: the engine's two pages, labelled as every scraper of pods labels them."""
+    targets = [f"{address}:{port}" for port in (ENGINE.port, ENGINE.metrics_port)]
+    labels = {"namespace": NAMESPACE, "pod": pod}
+    return {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [
+            {"job_name": "vllm", "static_configs": [{"targets": targets, "labels": labels}]}
+        ],
     }

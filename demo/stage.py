@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ from demo.constants import DEPLOYMENT, ENGINE, NAMESPACE, POLICY
 from demo.model import cached_model
 from demo.narrate import Narrator
 from localcluster.controlplane import ControlPlane
-from localcluster.processes import Program, free_port
+from localcluster.processes import Program, free_port, wait_until
 from localcluster.processnode import ProcessNode
 
 ENGINE_SECONDS = 600.0
@@ -109,26 +112,56 @@ class Stage:
         return None
 
     @contextmanager
-    def operator(self) -> Iterator[Program]:
-        """`evictune run` as a process of this machine."""
-        directory = self.cluster.directory
-        configuration = directory / "evictune.yaml"
-        configuration.write_text(
-            yaml.safe_dump(manifests.operator_configuration(free_port(), free_port()))
+    def operator(self, engine: Engine) -> Iterator[Program]:
+        """`evictune run` as a process of this machine, and a Prometheus where there is one."""
+        with self._prometheus(engine) as url:
+            configuration = self._write(
+                "evictune.yaml", manifests.operator_configuration(free_port(), free_port(), url)
+            )
+            command = [sys.executable, "-m", "evictune.cli", "run", "--log-format=json"]
+            command += [f"--config={configuration}", f"--kubeconfig={self.cluster.kubeconfig}"]
+            with self._program("evictune", command) as program:
+                yield program
+
+    @contextmanager
+    def _prometheus(self, engine: Engine) -> Iterator[str]:
+        """The URL of a Prometheus that scrapes the engine; "" if none is on the PATH."""
+        binary = shutil.which("prometheus")
+        if binary is None:
+            self._narrator.say("No prometheus on the PATH: the operator scrapes the engine itself.")
+            yield ""
+            return
+        configuration = self._write(
+            "prometheus.yml", manifests.prometheus_configuration(engine.address, engine.pod)
         )
-        program = Program(
-            "evictune",
-            [
-                *(sys.executable, "-m", "evictune.cli", "run", "--log-format=json"),
-                *(f"--config={configuration}", f"--kubeconfig={self.cluster.kubeconfig}"),
-            ],
-            directory / "logs" / "evictune.log",
-            self.cluster.ledger.environment,
-        )
+        address = f"127.0.0.1:{free_port()}"
+        with (
+            tempfile.TemporaryDirectory(prefix="evictune-demo-prometheus-") as data,
+            self._program(
+                "prometheus",
+                [
+                    *(binary, f"--config.file={configuration}", f"--storage.tsdb.path={data}"),
+                    f"--web.listen-address={address}",
+                ],
+            ) as program,
+        ):
+            wait_until(lambda: _listens(address), [program], "Prometheus does not listen", 60)
+            self._narrator.say(f"The operator reads a Prometheus: http://{address}")
+            yield f"http://{address}"
+
+    @contextmanager
+    def _program(self, name: str, command: Sequence[str]) -> Iterator[Program]:
+        log = self.cluster.directory / "logs" / f"{name}.log"
+        program = Program(name, command, log, self.cluster.ledger.environment)
         try:
             yield program
         finally:
             program.kill()
+
+    def _write(self, name: str, manifest: manifests.Manifest) -> Path:
+        path = self.cluster.directory / name
+        path.write_text(yaml.safe_dump(manifest))
+        return path
 
     def policy(self) -> dict[str, Any]:
         """The EvictionPolicy as the API server holds it."""
@@ -201,6 +234,15 @@ def _evictune(*arguments: str, input: str | None = None) -> str:
     if result.returncode != 0:
         raise StageError(f"evictune {' '.join(arguments)}: {result.stderr.strip()}")
     return result.stdout
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _tail(log: Path, lines: int = 15) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_a_turn_says_all_that_was_said_or_begins_again_with_the_document(
     for conversation in range(5):
         prompts = [r.prompt for r in requests if r.conversation == conversation]
         document = prompts[0][: LOAD.document_tokens]
-        for before, after in zip(prompts, prompts[1:], strict=False):
+        for before, after in pairwise(prompts):
             grown = after[: len(before)] == before and len(after) == len(before) + 60
             assert grown or after == document
 
@@ -70,9 +71,7 @@ def test_the_short_load_is_the_first_act(requests: list[Request]) -> None:
 
 
 def test_the_tail_follows_xi_while_what_is_protected_fits(requests: list[Request]) -> None:
-    tails = {
-        xi: percentile(uncached(requests, xi)["three"], 0.95) for xi in (None, 256, 512, 1024)
-    }
+    tails = {xi: percentile(uncached(requests, xi)["three"], 0.95) for xi in (None, 256, 512, 1024)}
     assert tails[256] < LOAD.measuring_tokens * 0.8 < LOAD.measuring_tokens * 1.1 < tails[512]
     assert tails[512] < tails[1024] < tails[None]
 
