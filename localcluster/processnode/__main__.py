@@ -30,7 +30,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         api = ClusterApi.from_kubeconfig(options.kubeconfig)
         directory = WorkingDirectory(options.directory)
-    except (DirectoryInUseError, ConfigException, OSError) as error:
+    except ConfigException as error:
+        print(f"error: kubeconfig {options.kubeconfig}: {error}", file=sys.stderr)
+        return 2
+    except (DirectoryInUseError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:
