@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from evictune.act.knobs import KnobStore, StoredKnobs
-from evictune.api.decision import DecisionRecord, Memory
-from evictune.api.knobs import KnobValues
+from evictune.api.decision import Memory
 from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
 from evictune.api.quantity import FieldError, format_duration
 from evictune.api.reasons import Kind, Reason
 from evictune.api.status import memory_from_status
+from evictune.decide.situation import show
 from evictune.kube import KubeApi, policies_path
 
 WIDTH = 100
@@ -33,7 +33,13 @@ _READINGS = (
     ("waiting", "waiting", "requests"),
     ("prefill", "prefillTokensPerSecond", "tokens per second of prefill"),
     ("uncached", "uncachedTokensPerSecond", "prompt tokens computed a second"),
-    ("evicted", "evictedProtected", "blocks that T-LRU protects: xi is too small if there are any"),
+    ("evicted, lru", "evictedLru", "cached blocks in stock order"),
+    ("evicted, safe", "evictedTelSafe", "cached blocks that T-LRU gives away first"),
+    (
+        "evicted, kept",
+        "evictedProtected",
+        "cached blocks that T-LRU protects: then xi is too small",
+    ),
 )
 
 
@@ -147,12 +153,23 @@ def _seen(policy: EvictionPolicy, paper: Paper) -> list[str]:
         return []
     window = format_duration(policy.spec.slo.ttft.window)
     lines = [paper.title("Seen", f"over the last {window}, from source {policy.spec.source}")]
-    lines += paper.row("TTFT", _ttft(policy, observed.get("ttft") or {}))
+    unread = []
+    ttft = _ttft(policy, observed.get("ttft") or {})
+    for label, text, remark in (("TTFT", ttft, ""), *_readings(observed)):
+        if text == "Unknown":
+            unread.append(label)
+        else:
+            lines += paper.row(label, f"{text:<9} {remark}")
+    if unread:
+        lines += paper.row("unknown", ", ".join(unread))
+    return lines + paper.row("engines", _engines(policy.status.get("engines") or {}))
+
+
+def _readings(observed: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Label, text and remark of each reading that status has."""
     for label, key, remark in _READINGS:
         if key in observed:
-            lines.append(f"  {label:<{_LABEL}} {observed[key]:<9} {remark}")
-    lines += paper.row("engines", _engines(policy.status.get("engines") or {}))
-    return lines
+            yield label, str(observed[key]), remark
 
 
 def _ttft(policy: EvictionPolicy, ttft: Mapping[str, str]) -> str:
@@ -184,7 +201,7 @@ def _in_force(
         return [f"{title}  stock LRU: there is no knob document"]
     if document.expires <= paper.now:
         return [f"{title}  stock LRU: the knob document expired {paper.ago(document.expires)}"]
-    lines = [f"{title}  {show_values(document.values)}"]
+    lines = [f"{title}  {show(document.values)}"]
     revision = f"revision {document.revision}, expires {paper.ago(document.expires)} unless renewed"
     lines += paper.row("document", revision)
     if memory.applied and memory.applied.revision == document.revision:
@@ -194,20 +211,11 @@ def _in_force(
     return lines
 
 
-def show_values(values: KnobValues | None) -> str:
-    """The values in words."""
-    if values is None:
-        return "-"
-    if values.stock:
-        return "stock LRU"
-    return f"xi {values.xi_tokens}, q_hat {values.q_hat_tokens or 0}"
-
-
 def _under_way(memory: Memory, paper: Paper) -> list[str]:
     pending = memory.pending
     if pending is None:
         return []
-    change = f"{show_values(pending.change_from)} → {show_values(pending.change_to)}"
+    change = f"{show(pending.change_from)} → {show(pending.change_to)}"
     lines = [f"{paper.title('Under way')}  {change}"]
     began = paper.ago(pending.start_time)
     lines += paper.row("phase", f"{pending.phase}, begun {began}, revision {pending.revision}")
@@ -221,9 +229,9 @@ def _recommended(memory: Memory, paper: Paper) -> list[str]:
     wanted = memory.recommendation
     if wanted is None:
         return []
-    lines = [f"{paper.title('Recommended')}  {show_values(wanted.target)}"]
+    lines = [f"{paper.title('Recommended')}  {show(wanted.target)}"]
     if wanted.uncapped != wanted.target:
-        lines += paper.row("without bounds", show_values(wanted.uncapped))
+        lines += paper.row("without bounds", show(wanted.uncapped))
     return lines + paper.row("because", wanted.basis)
 
 
@@ -256,15 +264,8 @@ def _decisions(memory: Memory, paper: Paper) -> list[str]:
     lines = [paper.title("Decisions", "newest first")]
     for record in reversed(memory.decisions):
         head = f"  {paper.ago(record.time):>10}  {record.reason:<14} "
-        lines += wrapped(_told(record), head, " " * len(head))
+        lines += wrapped(record.message, head, " " * len(head))
     return lines
-
-
-def _told(record: DecisionRecord) -> str:
-    if record.change_to is None:
-        return record.message
-    change = f"{show_values(record.change_from)} → {show_values(record.change_to)}"
-    return f"{change}: {record.message}"
 
 
 def _quarantine(memory: Memory, paper: Paper) -> list[str]:
@@ -276,5 +277,5 @@ def _quarantine(memory: Memory, paper: Paper) -> list[str]:
         measured = f", TTFT {format_duration(each.ttft)}" if each.ttft is not None else ""
         small = ", more was protected than fits" if each.too_small else ""
         until = f"forgotten {paper.ago(each.until)}"
-        lines += wrapped(f"{show_values(each.values)}{measured}{small}; {until}", "  ", "    ")
+        lines += wrapped(f"{show(each.values)}{measured}{small}; {until}", "  ", "    ")
     return lines

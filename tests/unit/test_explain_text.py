@@ -111,18 +111,18 @@ def test_it_tells_what_was_seen_believed_and_decided() -> None:
         "xi_tokens decides what is evicted first",
         "p99; buckets say 1s to 1.25s; 340 requests, share above 800ms: 0.08",
         "2 of 2 pods ready, 1 acknowledged",
-        "IN FORCE  xi 512, q_hat 60",
+        "IN FORCE  T-LRU with xi 512, qHat 60",
         "revision 3, expires in 30m unless renewed",
-        "UNDER WAY  xi 512, q_hat 60 → xi 1024, q_hat 60",
+        "UNDER WAY  T-LRU with xi 512, qHat 60 → T-LRU with xi 1024, qHat 60",
         "Acknowledging, begun 30s ago, revision 4",
-        "RECOMMENDED  xi 1024, q_hat 60",
-        "xi 2048, q_hat 60",
+        "RECOMMENDED  T-LRU with xi 1024, qHat 60",
+        "without bounds T-LRU with xi 2048, qHat 60",
         "✔ Ready",
         "✘ SLOMet",
         "? PolicyActive",
         "→ Wire the workload",
-        "stock LRU → xi 512, q_hat 60: p99 fell from 2s to 1s",
-        "xi 256, q_hat 60, TTFT 1.9s, more was protected than fits; forgotten in 6h",
+        "30m ago Kept p99 fell from 2s to 1s",
+        "T-LRU with xi 256, qHat 60, TTFT 1.9s, more was protected than fits; forgotten in 6h",
     ):
         assert re.sub(r"\s+", " ", part) in re.sub(r"\s+", " ", text), part
     assert text.index("Intended") < text.index("Kept")
@@ -134,6 +134,14 @@ def test_no_line_is_wider_than_a_terminal(colored: bool) -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= WIDTH
     assert ("\x1b[" in text) is colored
+
+
+def test_readings_without_a_value_are_gathered_in_one_line() -> None:
+    words = ("lower", "upper", "estimate", "requests", "aboveThreshold")
+    observed = {"ttft": dict.fromkeys(words, "Unknown"), "hitRatio": "Unknown", "running": "Idle"}
+    text = text_of(STATUS | {"observed": observed}, IN_FORCE)
+    assert re.search(r"unknown +TTFT, hit ratio\n", text)
+    assert re.search(r"running +Idle +requests\n", text)
 
 
 def test_a_policy_nobody_looked_at_says_so() -> None:
