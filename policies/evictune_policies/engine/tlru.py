@@ -73,18 +73,28 @@ class TailOptimizedLRU:
         pool.free_block_queue = self._queue
 
     def apply(self, knobs: Knobs) -> None:
-        """Put knobs in force and sort the free blocks accordingly. Costs milliseconds."""
+        """Put knobs in force and sort the free blocks accordingly. Costs milliseconds.
+
+        Should sorting fail, knobs and order are as before.
+        """
         if knobs == self.knobs:
             return
+        before = self.knobs
+        self._set(knobs)
+        try:
+            self._sort()
+        except Exception:
+            self._set(before)
+            raise
+
+    def _set(self, knobs: Knobs) -> None:
         self.knobs = knobs
-        if knobs.xi_tokens is None or knobs.q_hat_tokens is None:
-            self._slack = None
-        else:
+        self._slack = None
+        if knobs.xi_tokens is not None and knobs.q_hat_tokens is not None:
             self._slack = knobs.q_hat_tokens - knobs.xi_tokens + self._pool.hash_block_size
             self._protects_nothing = (
                 knobs.xi_tokens >= self._manager.max_model_len + knobs.q_hat_tokens
             )
-        self._sort()
 
     # Below: called by vLLM in place of its own methods of the same names.
 
