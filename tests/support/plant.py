@@ -11,7 +11,7 @@ import bisect
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
@@ -52,26 +52,28 @@ class Pool:
 
     def serve(self, prompt: list[Block], length: int) -> tuple[int, dict[str, int]]:
         """(blocks that had to be computed, evictions by region) of one request."""
-        history = {
-            block: seen for region in self.regions.values() for block, seen in region.items()
-        }
         hits = 0
-        while hits < len(prompt) and prompt[hits] in history:
+        while hits < len(prompt) and any(prompt[hits] in region for region in self._lists):
             hits += 1
-        for block in prompt:
-            for region in self.regions.values():
-                region.pop(block, None)
+        history = {block: self._take(block) for block in prompt}
         evicted = self._make_room(len(prompt))
-        for index in range(len(prompt) - 1, -1, -1):
-            block = prompt[index]
-            self._place(block, max(length, history.get(block, 0)))
+        for block in reversed(prompt):
+            self._place(block, max(length, history[block]))
         return len(prompt) - hits, evicted
+
+    @property
+    def _lists(self) -> Iterable[OrderedDict[Block, int]]:
+        return self.regions.values()
+
+    def _take(self, block: Block) -> int:
+        """Out of its region; the longest request that held it, 0 if it is not cached."""
+        return max(region.pop(block, 0) for region in self._lists)
 
     def turn(self, values: KnobValues) -> None:
         """Put other values in force: the blocks are sorted anew."""
         self.values = values
-        old = [item for region in self.regions.values() for item in region.items()]
-        for region in self.regions.values():
+        old = [item for region in self._lists for item in region.items()]
+        for region in self._lists:
             region.clear()
         for block, history in old:
             self._place(block, history)
@@ -86,7 +88,8 @@ class Pool:
 
     def _make_room(self, blocks: int) -> dict[str, int]:
         evicted = {"tel-safe": 0, "protected": 0, "lru": 0}
-        while sum(map(len, self.regions.values())) + blocks > self.capacity:
+        excess = sum(map(len, self._lists)) + blocks - self.capacity
+        for _ in range(excess):
             name = "tel-safe" if self.regions["tel-safe"] else "protected"
             self.regions[name].popitem(last=False)
             evicted["lru" if self.values.stock else name] += 1
@@ -200,7 +203,8 @@ class Plant:
     def observe(self) -> Observation:
         """The readings over the SLO's window."""
         since = self.now - self.policy.spec.slo.ttft.window
-        window = [each for each in self.served if each.time > since]
+        recent = itertools.takewhile(lambda each: each.time > since, reversed(self.served))
+        window = list(recent)
         seconds = self.now - max(since, self.started)
         prompts = sum(each.prompt_tokens for each in window)
         uncached = sum(each.uncached_tokens for each in window)

@@ -58,7 +58,15 @@ def _clamp(value: int, bounds: TokenRange) -> int:
 
 
 def _searched(situation: Situation, knobs: TLRUKnobs) -> Wish | None:
-    choice = choose(_search(situation, knobs.xi_tokens))
+    present, search = situation.present, _search(situation, knobs.xi_tokens)
+    if search.reach is not None and search.reach <= knobs.q_hat_tokens.minimum:
+        # What a turn adds was never cached, so no eviction order saves it.
+        basis = (
+            f"only {search.reach:.0f} tokens can be prefilled within the target, and a turn adds "
+            f"{knobs.q_hat_tokens.minimum} (qHat)"
+        )
+        return Wish(present, present, Reason.REUSE_LOST, basis, exhausted=True)
+    choice = choose(search)
     if choice is None:
         return None
     free = choose(_search(situation, TokenRange(1, MAX_TOKENS))) or choice
