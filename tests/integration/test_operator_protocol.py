@@ -19,6 +19,8 @@ from tests.support.holding_proxy import HoldingProxy, Request, Stage
 from tests.support.operator_process import OperatorProcess, eventually
 from tests.support.operator_scene import Scene, install_crd, policy
 
+# As a kubelet's update of a mount does, so that writing and acknowledging are two steps.
+MOUNT_DELAY = 2.5
 WHOLE = ["Intended", "Written", "Acknowledged", "Kept"]
 
 
@@ -84,7 +86,7 @@ def test_a_crash_leaves_one_change_and_its_history_whole(
 ) -> None:
     cluster = scene.cluster
     with (
-        FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
+        FakeDeployment(scene.api, scene.namespace, "chat-8b", delay=MOUNT_DELAY) as target,
         HoldingProxy(cluster.server, cluster.ca_file) as proxy,
     ):
         kubeconfig = proxy.kubeconfig(tmp_path / "kubeconfig", cluster.token)

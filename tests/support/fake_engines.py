@@ -44,12 +44,16 @@ def better_with_tlru(values: KnobValues) -> Load:
 
 @dataclass
 class FakeEngine:
-    """One pod's engine and plugin, on an address of its own."""
+    """One pod's engine and plugin, on an address of its own.
+
+    delay: seconds until a changed document is followed, as a kubelet takes to update its mount.
+    """
 
     api: KubeApi
     namespace: str
     config_map: str
     behave: Callable[[KnobValues], Load]
+    delay: float = 0.0
     address: str = ""
     start: float = field(default_factory=time.time)
     values: KnobValues = STOCK_LRU
@@ -57,6 +61,8 @@ class FakeEngine:
     counters: dict[str, float] = field(default_factory=dict)
     buckets: list[float] = field(default_factory=lambda: [0.0] * (len(BOUNDS) + 1))
     _seen: float = field(default_factory=time.time)
+    _found: tuple[KnobValues, int] = (STOCK_LRU, 0)
+    _found_time: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _servers: list[ThreadingHTTPServer] = field(default_factory=list)
 
@@ -108,10 +114,13 @@ class FakeEngine:
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.config_map}"
         body = self.api.get_or_none(path) or {}
         document = parse_document((body.get("data") or {}).get(FILE_NAME))
-        if document is None or document.expires <= now:
-            self.values, self.revision = STOCK_LRU, 0
-        else:
-            self.values, self.revision = document.values, document.revision
+        found = (STOCK_LRU, 0)
+        if document is not None and document.expires > now:
+            found = (document.values, document.revision)
+        if found != self._found:
+            self._found, self._found_time = found, now
+        if now - self._found_time >= self.delay:
+            self.values, self.revision = found
 
     def _engine(self) -> Iterator[str]:
         labels = 'engine="0",model_name="tiny"'
@@ -181,12 +190,15 @@ class FakeDeployment:
         name: str,
         behave: Callable[[KnobValues], Load] = better_with_tlru,
         replicas: int = 1,
+        delay: float = 0.0,
     ) -> None:
         self._api = api
         self.namespace = namespace
         self.name = name
         config_map = config_map_name("Deployment", name)
-        self.engines = [FakeEngine(api, namespace, config_map, behave) for _ in range(replicas)]
+        self.engines = [
+            FakeEngine(api, namespace, config_map, behave, delay) for _ in range(replicas)
+        ]
 
     def __enter__(self) -> FakeDeployment:
         for engine in self.engines:
