@@ -33,8 +33,14 @@ evictune_evicted_blocks_total{engine="0",region="protected"} 0
 DIRECT = {"default": SourceDefinition("default", SourceKind.DIRECT, timeout=1.0)}
 
 
-def capture(moment: str) -> str:
-    return (CAPTURES / f"engine-{moment}.txt").read_text("utf-8")
+def capture(moment: str, page: str = "engine") -> str:
+    return (CAPTURES / f"{page}-{moment}.txt").read_text("utf-8")
+
+
+def counted(moment: str, sample: str, page: str = "engine") -> float:
+    """A number as it stands on a captured page; `sample` matches the line up to it."""
+    (found,) = re.findall(rf"^{sample}[^}}]*\}} (\S+)$", capture(moment, page), re.MULTILINE)
+    return float(found)
 
 
 def policy(window: str = "1m", source: str = "default") -> EvictionPolicy:
@@ -122,29 +128,68 @@ def test_a_real_engine_s_pages_give_every_reading() -> None:
     async def scenario(fleet: Fleet) -> None:
         await fleet.observe()
         fleet.engine("owl-0", capture("loaded"))
-        fleet.plugin("owl-0", PLUGIN.replace('"tel-safe"} 40', '"tel-safe"} 55'))
         seen = await fleet.observe(after=30.0)
-        assert isinstance(seen.ttft, Interval)
-        assert seen.ttft.requests == 12
-        assert (seen.ttft.lower, seen.ttft.upper) == (0.02, 0.04)
-        assert seen.hit_ratio == Value(3200 / 5520)
-        assert seen.uncached_tokens == Value(2320 / 30)
-        assert seen.prompt_tokens_per_request == Value(460)
+        queries = counted("loaded", "vllm:prefix_cache_queries_total")
+        hits = counted("loaded", "vllm:prefix_cache_hits_total")
+        requests = counted("loaded", "vllm:request_prompt_tokens_count")
+        computed = counted("loaded", "vllm:request_prefill_kv_computed_tokens_sum")
+        assert 0 < hits < queries
+        assert seen.hit_ratio == Value(hits / queries)
+        assert seen.uncached_tokens == Value((queries - hits) / 30)
+        assert seen.prompt_tokens_per_request == Value(queries / requests)
         assert seen.preemptions == Value(0)
         assert seen.running == seen.waiting == seen.kv_usage == Value(0)
-        assert isinstance(seen.prefill_rate, Value)
-        assert seen.prefill_rate.value == pytest.approx(2320 / 0.23114, rel=1e-3)
-        assert isinstance(seen.queue_time, Value)
-        assert seen.queue_time.value == pytest.approx(0.00035382 / 12, rel=1e-3)
-        assert seen.evicted_tel_safe == Value(15)
-        assert seen.evicted_protected == seen.evicted_lru == Value(0)
+        prefill = counted("loaded", "vllm:request_prefill_time_seconds_sum")
+        queued = counted("loaded", "vllm:request_queue_time_seconds_sum")
+        assert seen.prefill_rate == Value(computed / prefill)
+        assert seen.queue_time == Value(queued / requests)
         assert seen.metric_names["kv_usage"] == "vllm:kv_cache_usage_perc"
         (engine,) = seen.engines
         assert (engine.pod, engine.engine) == ("owl-0", "0")
-        assert engine.in_force == KnobValues(512, 200)
-        assert (engine.revision, engine.eligible) == (7, True)
-        assert (engine.block_tokens, engine.capacity_tokens) == (32, 2560)
+        assert (engine.block_tokens, engine.capacity_tokens) == (32, 80 * 32)
         assert engine.kv_usage == Value(0)
+
+    run(scenario)
+
+
+def test_a_real_engine_s_quantile_lies_in_the_bucket_that_holds_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.observe()
+        fleet.engine("owl-0", capture("loaded"))
+        ttft = (await fleet.observe(after=30.0)).ttft
+        assert isinstance(ttft, Interval)
+        requests = counted("loaded", "vllm:time_to_first_token_seconds_count")
+        assert ttft.requests == requests
+        bucket = "vllm:time_to_first_token_seconds_bucket.*le="
+        assert counted("loaded", f'{bucket}"{ttft.upper}"') >= 0.9 * requests
+        assert counted("loaded", f'{bucket}"{ttft.lower}"') < 0.9 * requests
+
+    run(scenario)
+
+
+def test_the_real_plugin_s_pages_tell_what_is_in_force_and_what_was_evicted() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.plugin("owl-0", capture("start", "plugin"))
+        (stock,) = (await fleet.observe()).engines
+        assert (stock.in_force, stock.revision, stock.eligible) == (KnobValues(None), 0, True)
+        fleet.plugin("owl-0", capture("loaded", "plugin"))
+        (tlru,) = (await fleet.observe(after=30.0)).engines
+        assert (tlru.in_force, tlru.revision, tlru.eligible) == (KnobValues(128, 64), 7, True)
+        assert tlru.refused_document == ""
+        fleet.plugin("owl-0", capture("later", "plugin"))
+        seen = await fleet.observe(after=20.0)
+        (refusing,) = seen.engines
+        assert (refusing.in_force, refusing.revision) == (KnobValues(128, 64), 7)
+        assert refusing.refused_document.startswith("Malformed: ")
+        for region, reading in (
+            ("lru", seen.evicted_lru),
+            ("tel-safe", seen.evicted_tel_safe),
+            ("protected", seen.evicted_protected),
+        ):
+            sample = f'evictune_evicted_blocks_total.*region="{region}"'
+            assert reading == Value(counted("later", sample, "plugin"))
+        assert isinstance(seen.evicted_protected, Value)
+        assert seen.evicted_protected.value > 0
 
     run(scenario)
 
@@ -189,9 +234,8 @@ def test_a_restart_counts_from_zero() -> None:
         await fleet.observe()
         fleet.engine("owl-0", capture("loaded"))
         seen = await fleet.observe(after=30.0)
-        assert seen.uncached_tokens == Value(2320 / 30)
         assert isinstance(seen.ttft, Interval)
-        assert seen.ttft.requests == 12
+        assert seen.ttft.requests == counted("loaded", "vllm:time_to_first_token_seconds_count")
 
     run(scenario)
 
@@ -203,7 +247,7 @@ def test_pods_are_pooled_and_one_without_pages_makes_coverage_incomplete() -> No
             fleet.engine(name, capture("loaded"))
         seen = await fleet.observe(after=30.0)
         assert isinstance(seen.ttft, Interval)
-        assert seen.ttft.requests == 24
+        assert seen.ttft.requests == 2 * counted("loaded", "vllm:time_to_first_token_seconds_count")
         fleet.engine("owl-1", "", status=503)
         reading = unknown((await fleet.observe(after=1.0)).ttft)
         assert reading.reason is Reason.INCOMPLETE_COVERAGE
