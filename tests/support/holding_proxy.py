@@ -150,8 +150,8 @@ class HoldingProxy:
                 connection = proxy._connect()
                 try:
                     self._relay(connection, request, hold)
-                except (BrokenPipeError, ConnectionResetError):
-                    pass  # The client was killed: nobody is left to answer.
+                except (BrokenPipeError, ConnectionResetError, http.client.IncompleteRead):
+                    pass  # The client was killed, or the API server: nobody is left to talk to.
                 finally:
                     connection.close()
 

@@ -18,7 +18,7 @@ from evictune.act.knobs import (
     render_document,
 )
 from evictune.act.status import StatusPrunedError, StatusWriter, merge_patch
-from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
+from evictune.api.decision import Applied, Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
 from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
@@ -229,6 +229,23 @@ def test_an_event_that_is_refused_does_not_stop_the_change(api: FakeApi) -> None
     executor = Executor(api)
     executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
     assert CONFIG_MAP in api.objects
+
+
+def test_a_document_that_is_refused_is_told_once_and_ends_the_tick(api: FakeApi) -> None:
+    api.fault = lambda method, path: (
+        ApiError(403, "Forbidden", "may not patch configmaps")
+        if method == "PATCH" and path == CONFIG_MAP
+        else None
+    )
+    executor = Executor(api)
+    pending = Applied(1, "d-1", T_LRU)
+    decision = Decision(Memory(applied=pending), (), (WriteKnobs(1, T_LRU, 60.0),), (record(),))
+    for _ in range(2):
+        body, policy = stored(api)
+        with pytest.raises(ApiError, match="may not patch"):
+            executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
+    told = [body for path, body in api.objects.items() if path.startswith(EVENTS)]
+    assert [(each["type"], each["reason"]) for each in told] == [("Warning", "WriteRefused")]
 
 
 # The order.

@@ -14,7 +14,8 @@ from evictune.act.knobs import KnobStore, StoredKnobs
 from evictune.act.status import StatusWriter
 from evictune.api.decision import Decision, DecisionRecord
 from evictune.api.policy import EvictionPolicy
-from evictune.kube import KubeApi
+from evictune.api.reasons import Reason
+from evictune.kube import ApiError, KubeApi
 
 
 class Executor:
@@ -43,7 +44,12 @@ class Executor:
         """
         self.status.write(body, status)
         for effect in decision.effects:
-            self.knobs.write(policy, effect, stored, now)
+            try:
+                self.knobs.write(policy, effect, stored, now)
+            except ApiError as error:
+                if error.status:
+                    self.events.emit(policy, _refused(decision, error, now))
+                raise
         for record in decision.audit:
             self.events.emit(policy, record)
 
@@ -54,3 +60,11 @@ class Executor:
         for record in records:
             if now - record.time < TOLD_AGAIN_FOR:
                 self.events.emit(policy, record)
+
+
+def _refused(decision: Decision, error: ApiError, now: float) -> DecisionRecord:
+    """Told once a change: its Event's name comes from the decision."""
+    change = decision.memory.pending or decision.memory.applied
+    return DecisionRecord(
+        change.decision_id if change else "", now, Reason.WRITE_REFUSED, str(error)
+    )

@@ -217,6 +217,13 @@ class Reason(StrEnum):
     RECOMMENDED = ("Recommended", Kind.DECISION, "The value wanted changed; nothing was written.")
     REGIME_CHANGED = ("RegimeChanged", Kind.DECISION, "The diagnosis changed.")
 
+    WRITE_REFUSED = (
+        "WriteRefused",
+        Kind.DECISION,
+        "The API server refused the knob document; it is tried again at each tick.",
+        "Grant the operator get, create and patch of ConfigMaps in the policy's namespace.",
+    )
+
     # The policy and what it names.
     READY = ("Ready", Kind.RESOURCE, "The policy is being followed.")
     INVALID = ("InvalidSpec", Kind.RESOURCE, "A field of the policy cannot be used.")
