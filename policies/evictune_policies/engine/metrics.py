@@ -167,6 +167,24 @@ class ReportDirectory:
             return False
 
 
+class SettingError(ValueError):
+    """A setting of the plugin that it cannot work with; the message is for people."""
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split ``HOST:PORT``; an IPv6 host stands in brackets.
+
+    Raises:
+        SettingError: When it is not of that form.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise SettingError(
+            f"EVICTUNE_METRICS_ADDRESS is {address!r}, want HOST:PORT such as 0.0.0.0:9410"
+        )
+    return host.strip("[]"), int(port)
+
+
 class MetricsPort(Collector):
     """Serves the reports of all ranks of the pod, or hands over that of this one.
 
@@ -179,12 +197,11 @@ class MetricsPort(Collector):
     def __init__(
         self, address: str, report: Callable[[], Report], directory: ReportDirectory
     ) -> None:
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = parse_address(address)
         self._address = address
         self._report = report
         self._directory = directory
-        self._trouble = ""
+        self._told: set[str] = set()
         self.serving = False
 
     def tick(self) -> None:
@@ -217,6 +234,6 @@ class MetricsPort(Collector):
 
     def _tell(self, trouble: str) -> None:
         """Log a lasting trouble once."""
-        if trouble != self._trouble:
-            self._trouble = trouble
+        if trouble not in self._told:
+            self._told.add(trouble)
             logger.warning("%s", trouble)

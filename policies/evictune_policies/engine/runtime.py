@@ -26,8 +26,12 @@ from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCoreProc
 
 from evictune_policies.engine.internals import ineligibility
-from evictune_policies.engine.knobs import STOCK
-from evictune_policies.engine.metrics import MetricsPort, Report, ReportDirectory
+from evictune_policies.engine.metrics import (
+    MetricsPort,
+    Report,
+    ReportDirectory,
+    SettingError,
+)
 from evictune_policies.engine.source import KnobSource, Wanted
 from evictune_policies.engine.tlru import TailOptimizedLRU
 
@@ -166,6 +170,8 @@ def _with_runtime(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def run_busy_loop(core: Any) -> Any:
         try:
             EngineRuntime(core).start()
+        except SettingError as error:
+            logger.error("Staying with stock LRU: %s", error)
         except Exception:  # whatever it is, the engine must run
             logger.exception("The evictune plugin failed to start; staying with stock LRU")
         return stock(core)
