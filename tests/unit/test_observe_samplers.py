@@ -51,7 +51,7 @@ def usage_only(asked: Asked) -> Answer:
 class Bench:
     """A source in front of a server, on a clock that the test turns."""
 
-    def __init__(self, server: PageServer, timeout: float = 2.0) -> None:
+    def __init__(self, server: PageServer, timeout: float = 10.0) -> None:
         self.now = 1000.0
         self.server = server
         definition = SourceDefinition(
@@ -126,20 +126,18 @@ def test_a_source_that_hangs_holds_one_thread_and_one_request() -> None:
 
 
 def test_a_hung_source_does_not_delay_another() -> None:
-    async def scenario(hung: Bench) -> float:
+    async def scenario(hung: Bench) -> None:
+        hanging = asyncio.ensure_future(hung.ask())
+        await asyncio.sleep(0.1)
         with serve(usage_only) as server:
             healthy = Bench(server)
-            hanging = asyncio.ensure_future(hung.ask())
-            await asyncio.sleep(0.1)
-            began = time.monotonic()
             await healthy.ask()
-            took = time.monotonic() - began
             await healthy.source.close()
-        with pytest.raises(SourceError):
-            await hanging
-        return took
+        assert len(hung.server.asked) == 1
+        assert not hanging.done()
+        hanging.cancel()
 
-    assert run(scenario, lambda asked: Answer(hang=True)) < 1.5
+    run(scenario, lambda asked: Answer(hang=True))
 
 
 def test_a_refusal_ends_the_round_and_is_remembered() -> None:
