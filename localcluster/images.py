@@ -48,7 +48,7 @@ ALLOW_ALL = '{"default": [{"type": "insecureAcceptAnything"}]}'
 
 @dataclass(frozen=True)
 class Image:
-    """An image in an OCI archive, and its name."""
+    """An image in an archive (docker-archive, uncompressed), and its name."""
 
     archive: Path
     reference: str
@@ -101,13 +101,16 @@ def build_image(
         for key, value in (build_args or {}).items():
             build += ["--build-arg", f"{key}={value}"]
         build += ["--file", str(dockerfile), "--tag", tag, str(context)]
-        push = [*buildah, "push", *_signature_policy(scratch), "--disable-compression", tag]
+        # Uncompressed, as this format alone is with buildah 1.28: six seconds instead of a minute.
+        push = [*buildah, "push", *_signature_policy(scratch), tag]
+        push.append(f"docker-archive:{partial}:{tag}")
         try:
             run(build, f"building image {tag}", progress, lock=lock)
             partial.unlink(missing_ok=True)
-            push.append(f"oci-archive:{partial}:{tag}")
             run(push, f"writing image {tag}", progress, lock=lock)
             partial.rename(target)
+            # What had this tag before is of no use any more.
+            run([*buildah, "rmi", "--prune"], "pruning images", progress, lock=lock)
         finally:
             partial.unlink(missing_ok=True)
     return Image(target, tag)

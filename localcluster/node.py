@@ -106,7 +106,7 @@ class Node:
         return result.stdout
 
     def load_image(self, archive: Path, reference: str) -> None:
-        """Load an OCI archive (`localcluster.images`); pods then name it `reference`."""
+        """Load an image archive (`localcluster.images`); pods then name it `reference`."""
         self._progress(f"loading {reference} into {self.name}")
         self._ctr("images", "import", "--all-platforms", str(archive))
 
