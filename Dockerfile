@@ -34,7 +34,8 @@ LABEL org.opencontainers.image.title="evictune" \
       org.opencontainers.image.description="Tunes how vLLM evicts KV-cache blocks, in a closed loop against a TTFT target" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/evictune /opt/evictune
-ENV PATH=/opt/evictune/venv/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1
+# USER: Kopf asks for the user's name, and no user database knows that of an arbitrary UID.
+ENV PATH=/opt/evictune/venv/bin:/usr/local/bin:/usr/bin:/bin USER=evictune
 USER 65532:65532
 ENTRYPOINT ["evictune"]
 CMD ["--help"]
