@@ -37,10 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:
-        _run(NodeAgent(api, options.name, directory.path), options.until_stdin_closes)
+        agent = NodeAgent(api, options.name, directory.path)
+        _run(agent, options.until_stdin_closes)
     finally:
         directory.close()
-    return 0
+    return 1 if agent.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,8 @@ import fcntl
 import logging
 import shutil
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
@@ -67,11 +68,15 @@ class WorkingDirectory:
 
 
 class NodeAgent:
-    """Runs a node until `stop` is set. `ready` is set once the node is registered."""
+    """Runs a node until `stop` is set.
+
+    `ready` is set once the node is registered; `failed` if a defect of its own has ended it.
+    """
 
     def __init__(self, api: ClusterApi, name: str, directory: Path) -> None:
         self.stop = threading.Event()
         self.ready = threading.Event()
+        self.failed = False
         self._api = api
         self._name = name
         self._lock = threading.Lock()  # guards the two collections below
@@ -93,8 +98,8 @@ class NodeAgent:
 
     def run(self) -> None:
         """Register, then run pods until `stop` is set; at the end no process of theirs is left."""
-        for target in (self._keep_alive, self._follow_pods):
-            threading.Thread(target=target, name=target.__name__, daemon=True).start()
+        for task in (self._keep_alive, self._follow_pods):
+            threading.Thread(target=self._guarded, args=(task,), daemon=True).start()
         self.stop.wait()
         self._end_pods()
         try:
@@ -111,6 +116,15 @@ class NodeAgent:
             workers = [*self._leaving, *self._workers.values()]
         found = (worker.find_log(namespace, pod, container) for worker in reversed(workers))
         return next(filter(None, found), None)
+
+    def _guarded(self, task: Callable[[], None]) -> None:
+        """Run one of the node's tasks; a defect in it ends the node, for half a node is none."""
+        try:
+            task()
+        except Exception:
+            log.exception("%s failed: the node stops", task.__name__)
+            self.failed = True
+            self.stop.set()
 
     def _keep_alive(self) -> None:
         while not self.stop.is_set():
@@ -175,5 +189,6 @@ class NodeAgent:
             workers = [*self._workers.values(), *self._leaving]
         for worker in workers:
             worker.end(Ending.NODE_STOPS)
+        deadline = time.monotonic() + _STOP_SECONDS
         for worker in workers:
-            worker.join(_STOP_SECONDS)
+            worker.join(max(0.0, deadline - time.monotonic()))

@@ -81,9 +81,12 @@ class ClusterApi:
             method, path, query, body, content_type, timeout=_REQUEST_TIMEOUT_SECONDS
         )
         try:
-            return _decode(response.read())
-        except urllib3.exceptions.HTTPError as error:
+            answer = json.loads(response.read())
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
             raise ApiError(None, f"{method} {path}: {error}") from error
+        if not isinstance(answer, dict):
+            raise ApiError(None, f"{method} {path}: the answer is not an object")
+        return answer
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> Json:
         return self.request("GET", path, query=query)
@@ -139,19 +142,18 @@ class ClusterApi:
             )
             if response.status < 300:
                 return response
-            message = _decode(response.read()).get("message", "")
+            message = _message(response.read())
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
             raise ApiError(None, f"{method} {path}: {error}") from error
         raise ApiError(response.status, f"{method} {path}: {response.status} {message}")
 
 
-def _decode(data: bytes) -> Json:
-    """The JSON object in an answer; what is not JSON (a proxy's page) becomes its message."""
+def _message(data: bytes) -> str:
+    """What a refusal says: the message of the Status object, or the text of a proxy's page."""
     try:
-        value = json.loads(data)
-    except ValueError:
-        return {"message": data[:200].decode(errors="replace")}
-    return value if isinstance(value, dict) else {"message": str(value)}
+        return str(json.loads(data)["message"])
+    except (ValueError, TypeError, KeyError):
+        return data[:200].decode(errors="replace")
 
 
 def _lines(response: Any) -> Iterator[bytes]:

@@ -78,14 +78,17 @@ class PodWorker(threading.Thread):
         return [*self._init, *self._main]
 
     def run(self) -> None:
+        failure = ""
         try:
             self._run()
         except Exception as error:
             # A defect of the node must not look like a pod that runs: it is told in the status.
             log.exception("%s failed", self.name)
-            self._publish_failure("ProcessNodeError", f"{type(error).__name__}: {error}")
+            failure = f"{type(error).__name__}: {error}"
         finally:
             self._clean_up()
+        if failure:
+            self._publish_failure("ProcessNodeError", failure)
         while self._ending is None:
             self._wake.wait()
         if self._ending is Ending.DELETED:

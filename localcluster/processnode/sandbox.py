@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 HOST_IP = "127.0.0.1"
 _VOLUME_SYNC_SECONDS = 0.5
+_SYNC_END_SECONDS = 5.0
 _PROBE_KINDS = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
@@ -125,8 +126,8 @@ class Sandbox:
 
     def close(self) -> None:
         """Give the address back and remove the pod's directory, once no process uses them."""
-        if self._running_sync is not None:
-            self._running_sync.cancel()
+        if self._running_sync is not None and not self._running_sync.cancel():
+            wait([self._running_sync], _SYNC_END_SECONDS)  # it would make the directory again
         if self.address:
             self._services.addresses.release(self.address)
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -52,7 +52,7 @@ def pod_status(
     started_at: datetime,
     now: datetime,
 ) -> Json:
-    """The status to write, except reasons that concern the pod as a whole."""
+    """The status to write, as a strategic merge patch."""
     phase = pod_phase(init, main, restart_policy)
     status: Json = {
         "phase": phase,
@@ -65,7 +65,9 @@ def pod_status(
     if init:
         status["initContainerStatuses"] = [_container_status(r, init=True) for r in init]
     if pod_ip:
-        status.update(podIP=pod_ip, podIPs=[{"ip": pod_ip}])
+        # A strategic merge patch adds to this list, keyed by ip, unless it is told to replace it:
+        # after a crash of the node a pod comes back at another address.
+        status.update(podIP=pod_ip, podIPs=[{"ip": pod_ip}, {"$patch": "replace"}])
     return status
 
 

@@ -171,3 +171,25 @@ def test_a_directory_serves_one_node_and_is_cleared_of_an_earlier_life(tmp_path:
     first.close()
     assert not (tmp_path / "pods").exists()
     WorkingDirectory(tmp_path).close()
+
+
+def test_a_defect_of_the_node_ends_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = FakeApi()
+    api.lists = [[{"not": "a pod"}]]
+    with running(api, tmp_path) as agent:
+        assert agent.stop.wait(PATIENCE)
+    assert agent.failed
+    assert "the node stops" in caplog.text
+
+
+def test_a_defect_in_one_pod_is_told_in_its_status(tmp_path: Path) -> None:
+    api = FakeApi()
+    pod = refused_pod("a")
+    pod["spec"] = {"containers": [{"name": "c", "command": ["true"]}]}  # no restartPolicy
+    api.lists = [[pod]]
+    with running(api, tmp_path) as agent:
+        eventually(lambda: api.wrote("PATCH", status_path("a")))
+        assert not agent.failed
+    status = api.wrote("PATCH", status_path("a"))[0]["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "ProcessNodeError")
+    assert "restartPolicy" in status["message"]
