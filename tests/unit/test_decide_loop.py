@@ -81,18 +81,18 @@ def test_where_lru_is_already_best_nothing_is_changed() -> None:
     """Everything fits: no cached block is evicted, and the target is met, or is out of reach."""
     for threshold in ("900ms", "40ms"):
         plant = Plant(_policy(threshold), Load(2, one_shots=0), capacity_tokens=64_000)
-        plant.run(120)
+        plant.run(60)
         assert plant.changes(Reason.INTENDED) == []
         assert plant.pool.values.stock
 
 
 def test_prompts_that_nobody_repeats_end_the_search_at_stock_lru() -> None:
     """Blocks are evicted, and no eviction order helps: a few tries, and back."""
-    plant = Plant(_policy("300ms"), Load(200, document=2000, one_shots=0), overhead=0.03)
-    plant.run(900)
-    assert len(plant.changes(Reason.INTENDED)) <= 6
+    plant = Plant(_policy("120ms"), Load(900, document=400, growth=0, one_shots=0))
+    plant.run(300)
+    assert 1 <= len(plant.changes(Reason.INTENDED)) <= 6
     assert plant.pool.values.stock
-    late = [record for record in plant.changes(*STEPS) if record.time > plant.now - 300]
+    late = [record for record in plant.changes(*STEPS) if record.time > plant.now - 150]
     assert late == []
 
 

@@ -27,6 +27,9 @@ def decide(
     policy: EvictionPolicy, memory: Memory, observation: Observation, now: float
 ) -> Decision:
     """One tick. `now`: seconds since the epoch. The same arguments give the same decision."""
+    # Whichever engine was read first, the same one is named first.
+    engines = sorted(observation.engines, key=lambda engine: (engine.pod, engine.engine))
+    observation = replace(observation, engines=tuple(engines))
     start = Situation(policy, memory, observation, now)
     situation = replace(start, memory=reconcile(start))
     regime, changed = _regime(situation)
@@ -52,11 +55,17 @@ def _regime(situation: Situation) -> tuple[RegimeState, tuple[DecisionRecord, ..
     if before is not None and before.name is name:
         return RegimeState(name, before.since, message), ()
     state = RegimeState(name, now, message)
-    if name is Reason.SETTLING:
+    if name is Reason.SETTLING or _last_regime_told(situation.memory).startswith(f"{name}:"):
         return state, ()
     label = identity(situation.policy, "regime", now)
     text = f"{name}: {message}"
     return state, (DecisionRecord(label, now, Reason.REGIME_CHANGED, text),)
+
+
+def _last_regime_told(memory: Memory) -> str:
+    """The regime before settling, in which the policy may find itself again: that is no news."""
+    told = [each.message for each in memory.decisions if each.reason is Reason.REGIME_CHANGED]
+    return told[-1] if told else ""
 
 
 def _consider(situation: Situation) -> Step:
