@@ -43,6 +43,13 @@ class DirectSource:
         """Nothing of its own to close: the reader is shared."""
 
     async def _add(self, draft: Draft, pod: EnginePod, window: float) -> None:
+        history = self._histories.of(pod.key, pod.uid)
+        async with history.turn:
+            await self._scrape(draft, pod, window, history)
+
+    async def _scrape(
+        self, draft: Draft, pod: EnginePod, window: float, history: History[Counter]
+    ) -> None:
         try:
             text = await self._reader.read(pod.engine_url, self._timeout)
             page = await asyncio.to_thread(_parse, text, pod.engine)
@@ -51,7 +58,6 @@ class DirectSource:
             draft.pod_faults[pod.key] = Unknown(Reason.SOURCE_UNAVAILABLE, message)
             return
         now = self._clock()
-        history = self._histories.of(pod.key, pod.uid)
         history.add(Scrape(now, page.counters), window)
         _add_page(draft, pod.key, page)
         scrapes = history.within(now, window)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
@@ -18,9 +19,14 @@ K = TypeVar("K", bound=Hashable)
 
 
 class History(Generic[K]):
-    """Scrapes of one page, oldest first."""
+    """Scrapes of one page, oldest first.
+
+    turn: held from asking for the page until its scrape is added. Of two looks at one page at the
+    same time the older could else be added last, and look like a restart.
+    """
 
     def __init__(self) -> None:
+        self.turn = asyncio.Lock()
         self._scrapes: deque[Scrape[K]] = deque()
         self._forget_time = 0.0
 
@@ -58,4 +64,5 @@ class Histories(Generic[K]):
 
     def forget(self, now: float) -> None:
         """Drop the histories of pods that nobody asks about any more."""
-        self._by_pod = {k: h for k, h in self._by_pod.items() if not h.forgotten(now)}
+        kept = {k: h for k, h in self._by_pod.items() if h.turn.locked() or not h.forgotten(now)}
+        self._by_pod = kept

@@ -21,7 +21,7 @@ from evictune.observe.dialects import (
     rank_of,
 )
 from evictune.observe.exposition import ExpositionError, Sample, parse
-from evictune.observe.history import Histories
+from evictune.observe.history import Histories, History
 from evictune.observe.pages import PageError, PageReader
 from evictune.observe.rates import Scrape, increases
 from evictune.observe.snapshot import PodKey, RankKey
@@ -126,6 +126,13 @@ class PluginReader:
         )
 
     async def _add(self, gathered: _Gathered, pod: EnginePod, window: float) -> None:
+        history = self._histories.of(pod.key, pod.uid)
+        async with history.turn:
+            await self._read(gathered, pod, window, history)
+
+    async def _read(
+        self, gathered: _Gathered, pod: EnginePod, window: float, history: History[_Evicted]
+    ) -> None:
         try:
             text = await self._reader.read(pod.plugin_url, self._timeout)
             page = read_plugin_page(parse(text, PLUGIN_SERIES))
@@ -138,15 +145,21 @@ class PluginReader:
             return
         for rank, said in page.ranks.items():
             gathered.ranks[RankKey(pod.key, rank)] = said
-        self._count(gathered, pod, page, window)
+        self._count(gathered, pod, page, window, history)
 
-    def _count(self, gathered: _Gathered, pod: EnginePod, page: PluginPage, window: float) -> None:
+    def _count(
+        self,
+        gathered: _Gathered,
+        pod: EnginePod,
+        page: PluginPage,
+        window: float,
+        history: History[_Evicted],
+    ) -> None:
         if not page.evicted and not any(rank.eligible for rank in page.ranks.values()):
             message = f"{pod.plugin_url} counts no evictions: no eligible engine rank is there"
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
             return
         now = self._clock()
-        history = self._histories.of(pod.key, pod.uid)
         history.add(Scrape(now, page.evicted), window)
         scrapes = history.within(now, window)
         if len(scrapes) < 2:
