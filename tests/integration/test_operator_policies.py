@@ -53,7 +53,7 @@ def test_recommend_writes_status_and_events_and_nothing_else(scene: Scene) -> No
 def test_auto_brings_the_value_into_force_and_says_who_acknowledged(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b", replicas=2) as target:
         scene.create(policy("chat", "chat-8b"))
-        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 90)
+        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 120)
         status = scene.status("chat")
         assert {engine.revision for engine in target.engines} == {status["applied"]["revision"]}
         assert status["engines"]["acknowledged"] == 2
@@ -69,9 +69,9 @@ def test_auto_brings_the_value_into_force_and_says_who_acknowledged(scene: Scene
 def test_a_deleted_policy_returns_its_engines_to_stock_lru(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b") as target:
         scene.create(policy("chat", "chat-8b"))
-        eventually(lambda: scene.document("chat-8b"), "a knob document", 90)
+        eventually(lambda: scene.document("chat-8b"), "a knob document", 120)
         scene.delete("chat")
-        eventually(lambda: scene.config_map("chat-8b") is None, "the ConfigMap collected", 60)
+        eventually(lambda: scene.config_map("chat-8b") is None, "the ConfigMap collected", 120)
         target.engines[0].page(9410)
         assert target.engines[0].values.stock
 
@@ -86,7 +86,7 @@ def test_the_younger_of_two_policies_on_one_target_says_conflict(scene: Scene) -
         )
         assert ready[:2] == ("False", "Conflict")
         assert "older" in ready[2]
-        eventually(lambda: "Kept" in scene.reasons("older"), "the older goes on", 90)
+        eventually(lambda: "Kept" in scene.reasons("older"), "the older goes on", 120)
         assert "pending" not in scene.status("a-younger")
         scene.delete("older")
         eventually(
@@ -101,7 +101,7 @@ def _not_empty(condition: tuple[str, str, str]) -> tuple[str, str, str] | None:
 def test_a_persons_edit_of_the_document_is_named_and_not_fought(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
         scene.create(policy("chat", "chat-8b"))
-        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 90)
+        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 120)
         name = "evictune-knobs-deployment-chat-8b"
         scene.cluster.kubectl(
             "-n",
@@ -113,7 +113,7 @@ def test_a_persons_edit_of_the_document_is_named_and_not_fought(scene: Scene) ->
             "-p",
             '{"data": {"knobs.json": "{}"}}',
         )
-        eventually(lambda: scene.condition("chat", "Ready")[1] == "Conflict", "a conflict", 60)
+        eventually(lambda: scene.condition("chat", "Ready")[1] == "Conflict", "a conflict", 120)
         assert "kubectl-patch" in scene.condition("chat", "Ready")[2]
         wait_exactly(4)
         body = scene.config_map("chat-8b")
@@ -131,8 +131,8 @@ def test_a_spec_that_only_the_operator_refuses_is_named(scene: Scene) -> None:
     scene.cluster.kubectl("patch", definition, "--type=json", "-p", loose)
     try:
         body["spec"]["slo"]["ttft"]["threshold"] = "fast"
-        eventually(lambda: _created(scene, body), "the loose definition in force", 30)
-        eventually(lambda: scene.condition("chat", "Ready")[0] == "False", "a condition", 60)
+        eventually(lambda: _created(scene, body), "the loose definition in force", 120)
+        eventually(lambda: scene.condition("chat", "Ready")[0] == "False", "a condition", 120)
         assert scene.condition("chat", "Ready")[1] == "InvalidSpec"
         assert "spec.slo.ttft.threshold" in scene.condition("chat", "Ready")[2]
     finally:
@@ -153,6 +153,6 @@ def test_edits_are_seen_at_once_and_suspend_stops_writes(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
         quick = policy("chat", "chat-8b", mode="Observe", behavior={"interval": "20s"})
         scene.create(quick)
-        eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick", 60)
+        eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick", 120)
         scene.edit("chat", suspend=True)
         eventually(lambda: scene.status("chat")["observedGeneration"] == 2, "the edit seen", 10)

@@ -94,12 +94,12 @@ def test_a_crash_leaves_one_change_and_its_history_whole(
         hold = proxy.hold(stage, STEPS[step])
         scene.create(policy("chat", "chat-8b"))
         with OperatorProcess(tmp_path / "first", kubeconfig, None, *arguments) as first:
-            hold.wait(60)
+            hold.wait(180)
             first.kill()
         hold.drop()
         with OperatorProcess(tmp_path / "second", kubeconfig, None, *arguments):
-            eventually(lambda: scene.reasons("chat") == WHOLE, "one change, kept", 90)
-            eventually(lambda: events(scene) == sorted(WHOLE), "each Event once", 20)
+            eventually(lambda: scene.reasons("chat") == WHOLE, "one change, kept", 180)
+            eventually(lambda: events(scene) == sorted(WHOLE), "each Event once", 60)
         decisions = [d for d in scene.status("chat")["decisions"] if d["reason"] in WHOLE]
         assert len({each["decisionID"] for each in decisions}) == 1
         assert set(scene.revisions_written("chat-8b")) == {1}

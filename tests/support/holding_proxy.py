@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-HOLD_LIMIT = 120.0
+HOLD_LIMIT = 300.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
 
 

@@ -25,7 +25,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def eventually(check: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+def eventually(check: Callable[[], Any], what: str, seconds: float = 120.0) -> Any:
     """The first true answer. Raises TimeoutError saying what did not come about."""
     deadline = time.monotonic() + seconds
     while True:
