@@ -8,7 +8,10 @@ import sys
 
 from localcluster import background, system
 from localcluster.binaries import NAMES, BuildError, ensure, print_progress
+from localcluster.images import base_image
 from localcluster.ledger import TeardownError
+
+BASE_IMAGE = "base-image"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,8 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(run=_status)
     kubeconfig = commands.add_parser("kubeconfig", parents=[named], help="print its path")
     kubeconfig.set_defaults(run=_kubeconfig)
-    build = commands.add_parser("build", help="build programs now instead of when needed")
-    build.add_argument("names", nargs="+", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    build = commands.add_parser("build", help="build things now instead of when needed")
+    choices = (*NAMES, BASE_IMAGE)
+    build.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=", ".join(choices))
     build.set_defaults(run=_build)
     packages = commands.add_parser(
         "install-packages", help="apt-get install what a node needs (root, Debian)"
@@ -87,7 +91,7 @@ def _kubeconfig(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> int:
     for name in options.names:
-        print(ensure(name))
+        print(base_image().archive if name == BASE_IMAGE else ensure(name))
     return 0
 
 

@@ -66,7 +66,6 @@ def state_of(name: str) -> State | None:
 
 def up(name: str, with_node: bool, progress: Progress) -> State:
     """Start a cluster and leave it running; what the keeper says on the way goes to `progress`."""
-    sweep()
     if state_of(name) is not None:
         raise BackgroundError(f"cluster {name!r} is up already: `down` it first")
     directory = directory_of(name)

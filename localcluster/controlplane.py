@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from localcluster import network
 from localcluster.binaries import Progress, ensure, print_progress
-from localcluster.ledger import Ledger
+from localcluster.ledger import Ledger, TeardownError, sweep
 from localcluster.pki import Authority
 from localcluster.processes import Program, ProgramFailed, free_port, wait_until
 
@@ -86,6 +86,10 @@ class ControlPlane:
     def __enter__(self) -> Self:
         needed = ["etcd", "kube-apiserver", *self._parts]
         self._binaries = {name: ensure(name, self._progress) for name in needed}
+        try:
+            sweep()
+        except TeardownError as error:  # of others, long dead; it must not keep us from starting
+            self._progress(str(error))
         self.ledger = Ledger()
         try:
             self._prepare()

@@ -11,6 +11,8 @@ even when the owner dies between starting a process and writing down its id.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -88,37 +90,55 @@ def ledgers() -> Iterator[tuple[Path, list[tuple[str, str]]]]:
 
 
 def sweep() -> list[str]:
-    """Undo the ledgers whose owner is gone. Returns their ids."""
-    swept = []
+    """Undo the ledgers whose owner is gone. Returns their ids.
+
+    Raises TeardownError for those that would not go, after all have been tried.
+    """
+    swept, problems = [], []
     for path, notes in ledgers():
-        if not any(kind == "owner" and alive(name) for kind, name in notes):
+        if any(kind == "owner" and alive(name) for kind, name in notes):
+            continue
+        try:
             undo(path)
+        except TeardownError as error:
+            problems.append(str(error))
+        else:
             swept.append(path.stem)
+    if problems:
+        raise TeardownError("\n".join(problems))
     return swept
 
 
 def undo(path: Path) -> None:
     """Remove everything noted in the ledger at `path`, newest first, and then the ledger.
 
-    Raises TeardownError, and keeps the ledger, if anything would not go.
+    Raises TeardownError, and keeps the ledger, if anything would not go. When the reaper and a
+    sweep meet at one ledger, the second waits for the first and finds nothing to do.
     """
     try:
-        notes = entries(path)
+        file = path.open()
     except FileNotFoundError:
         return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if path.exists():
+            _undo_all(path)
+
+
+def _undo_all(path: Path) -> None:
     problems: list[str] = []
     try:
         kill_tagged(path.stem)
     except TeardownError as error:
         problems.append(str(error))
-    for kind, name in reversed(notes):
+    for kind, name in reversed(entries(path)):
         try:
             _undo_one(kind, name)
-        except (OSError, TeardownError, subprocess.CalledProcessError) as error:
+        except (OSError, TeardownError) as error:
             problems.append(f"{kind} {name}: {error}")
     if problems:
         raise TeardownError(f"teardown of {path}: " + "; ".join(problems))
-    path.unlink(missing_ok=True)
+    path.unlink()
 
 
 def kill_tagged(tag: str, timeout: float = 20.0) -> None:
@@ -128,10 +148,7 @@ def kill_tagged(tag: str, timeout: float = 20.0) -> None:
         if time.monotonic() > deadline:
             raise TeardownError(f"processes {pids} do not die")
         for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+            _kill(pid)
         time.sleep(0.05)
 
 
@@ -165,16 +182,21 @@ def _undo_one(kind: str, name: str) -> None:
 
 def _remove_tree(path: Path) -> None:
     """Remove a directory, unless something is mounted in it: that must not be deleted."""
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    inside = [mount for mount in mounts if Path(mount).is_relative_to(path)]
+    inside = [mount for mount in _mount_points() if mount.is_relative_to(path)]
     if inside:
-        raise TeardownError(f"still mounted: {', '.join(inside)}")
+        raise TeardownError(f"still mounted: {', '.join(map(str, inside))}")
     for _ in range(3):  # a dying process may still add a file while we remove
         shutil.rmtree(path, ignore_errors=True)
         if not path.exists():
             return
         time.sleep(0.2)
     shutil.rmtree(path)
+
+
+def _mount_points() -> list[Path]:
+    # proc(5): the fifth field of mountinfo. Ours hold none of the characters it escapes.
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [Path(line.split()[4]) for line in lines]
 
 
 def _remove_cgroup(name: str) -> None:
@@ -189,13 +211,18 @@ def _remove_empty_cgroup(path: Path, timeout: float = 10.0) -> None:
     deadline = time.monotonic() + timeout
     while path.exists():
         for pid in (path / "cgroup.procs").read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+            _kill(int(pid))
         try:
             path.rmdir()
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself
+        os.kill(pid, signal.SIGKILL)
 
 
 def _wait_gone(path: Path, timeout: float = 10.0) -> None:

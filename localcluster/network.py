@@ -16,6 +16,7 @@ from localcluster.ledger import Ledger, ledgers
 
 POOLS = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 MAX_NODES = 14
+ROUTES = Path("/proc/net/route")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def _noted() -> list[str]:
 def _routes() -> list[IPv4Network]:
     """The destinations of the IPv4 routes, without the default route."""
     found = []
-    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+    for line in ROUTES.read_text().splitlines()[1:]:
         fields = line.split()
         destination, mask = (_address(fields[index]) for index in (1, 7))
         if int(mask):

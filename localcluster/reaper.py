@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 
 from localcluster.identity import alive, identity
 from localcluster.paths import SOURCE_ROOT, run_directory
@@ -18,27 +19,30 @@ from localcluster.paths import SOURCE_ROOT, run_directory
 _watched: set[str] = set()
 _reaper: subprocess.Popen[bytes] | None = None
 _started_by = 0
+_guard = threading.Lock()
 
 
 def watch(ledger: str) -> None:
     """From now on the ledger is undone when this process dies."""
     global _reaper, _started_by
-    if _started_by != os.getpid():  # after a fork: the parent's reaper watches the parent
-        _watched.clear()
-        _reaper = None
-    if _reaper is None or _reaper.poll() is not None:
-        _reaper, _started_by = _start(), os.getpid()
-    _watched.add(ledger)
+    with _guard:
+        if _started_by != os.getpid():  # after a fork: the parent's reaper watches the parent
+            _watched.clear()
+            _reaper = None
+        if _reaper is None or _reaper.poll() is not None:
+            _reaper, _started_by = _start(), os.getpid()
+        _watched.add(ledger)
 
 
 def unwatch(ledger: str) -> None:
     """The ledger was undone. The last one ends the reaper."""
     global _reaper
-    _watched.discard(ledger)
-    if _reaper is not None and not _watched and _started_by == os.getpid():
-        _reaper.kill()
-        _reaper.wait()
-        _reaper = None
+    with _guard:
+        _watched.discard(ledger)
+        if _reaper is not None and not _watched and _started_by == os.getpid():
+            _reaper.kill()
+            _reaper.wait()
+            _reaper = None
 
 
 def _start() -> subprocess.Popen[bytes]:
