@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import datetime
 import http.server
+import logging
 import ssl
+import sys
 import tempfile
 import threading
 import time
@@ -24,6 +26,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+log = logging.getLogger(__name__)
 
 _CERTIFICATE_LIFE = datetime.timedelta(days=365)
 _FOLLOW_SECONDS = 0.2
@@ -50,8 +54,7 @@ class LogServer:
         class Handler(_Handler):
             find_log = staticmethod(find)
 
-        self._server = http.server.ThreadingHTTPServer((address, 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((address, 0), Handler)
         self._server.socket = _tls_context(address, ca_file).wrap_socket(
             self._server.socket,
             server_side=True,
@@ -66,6 +69,16 @@ class LogServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """One line for a client that shows no valid certificate or goes away; else all of it."""
+        error = sys.exc_info()[1]
+        expected = isinstance(error, OSError)  # ssl.SSLError is one
+        log.warning("logs, client %s: %s", client_address, error, exc_info=not expected)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
