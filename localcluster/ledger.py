@@ -45,7 +45,10 @@ class Ledger:
     def __init__(self) -> None:
         self.id = secrets.token_hex(3)
         self.path = run_directory() / f"{self.id}.jsonl"
-        self.note("owner", identity(os.getpid()))
+        # Complete from the first moment: without an owner it would look like a dead one's.
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(_line("owner", identity(os.getpid())))
+        partial.rename(self.path)
         reaper.watch(self.id)
 
     @property
@@ -60,12 +63,16 @@ class Ledger:
     def note(self, kind: Kind, name: str) -> None:
         """Write down that `name` is about to be made."""
         with self.path.open("a") as file:
-            file.write(json.dumps({kind: name}) + "\n")
+            file.write(_line(kind, name))
 
     def undo(self) -> None:
         """Remove everything in the ledger, then the ledger."""
         undo(self.path)
         reaper.unwatch(self.id)
+
+
+def _line(kind: Kind, name: str) -> str:
+    return json.dumps({kind: name}) + "\n"
 
 
 def entries(path: Path) -> list[tuple[str, str]]:

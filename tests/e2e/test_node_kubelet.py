@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from localcluster import background
+from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane, KubectlError
-from localcluster.images import build_image
+from localcluster.images import base_image, build_image
+from localcluster.ledger import ledgers
 from localcluster.node import Node
 from tests.support.machine import Surroundings, traces_of
 
@@ -47,19 +50,6 @@ request = urllib.request.Request(f"https://{host}:{port}/apis/apps/v1/namespaces
 request.add_header("Authorization", "Bearer " + open(account + "token").read())
 context = ssl.create_default_context(cafile=account + "ca.crt")
 print(urllib.request.urlopen(request, context=context, timeout=10).status)
-"""
-# Holds a cluster with a node, and a pod on it, until it is killed.
-OWNER = """
-import sys, time
-from localcluster.controlplane import ControlPlane
-from localcluster.node import Node
-pod = sys.argv[1]
-with ControlPlane() as control_plane, Node(control_plane) as node:
-    pod = pod.replace("IMAGE", node.base_image.reference).replace("NODE", node.name)
-    control_plane.kubectl("apply", "-f", "-", input=pod)
-    control_plane.kubectl("wait", "pod", "one", "--for=condition=Ready", "--timeout=120s")
-    print(control_plane.ledger.id, node.ledger.id, flush=True)
-    time.sleep(600)
 """
 
 
@@ -199,19 +189,38 @@ def test_second_node_ends_without_a_trace(
     pods.start("third", node)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_killed_owner_of_a_node_leaves_nothing(number: signal.Signals) -> None:
+def test_cluster_of_the_command_line_leaves_nothing_when_its_keeper_is_killed() -> None:
     before = Surroundings.now()
-    pod = POD.replace("NAMESPACE", "default").replace("NAME", "one")
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, pod], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert owner.stdout is not None
-    ids = owner.stdout.readline().split()
-    assert len(ids) == 2, "the owner did not start its node"
-    assert any(trace.startswith("cgroup") for trace in traces_of(ids[1]))
+    name = f"test-{os.getpid()}"
+    try:
+        localcluster("up", "--node", "--name", name)
+        state = background.state_of(name)
+        assert state is not None
+        assert re.search(r"node-0 +Ready", localcluster("status", "--name", name))
+        ids = [path.stem for path, notes in ledgers() if ("owner", state.keeper) in notes]
+        assert len(ids) == 2  # the control plane's and the node's
+        run_a_pod(Path(state.kubeconfig), state.node)
+        assert sum("cgroup" in trace for one in ids for trace in traces_of(one)) > 2
 
-    os.kill(owner.pid, number)
-    owner.communicate(timeout=120)
-    wait_for(lambda: [trace for one in ids for trace in traces_of(one)] == [], 120)
+        os.kill(int(state.keeper.split(":")[1]), signal.SIGKILL)
+        wait_for(lambda: [trace for one in ids for trace in traces_of(one)] == [], 120)
+    finally:
+        localcluster("down", "--name", name)
     assert Surroundings.now() == before
+
+
+def localcluster(*words: str) -> str:
+    """Run `python -m localcluster`; its output."""
+    command = [sys.executable, "-m", "localcluster", *words]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def run_a_pod(kubeconfig: Path, node: str) -> None:
+    kubectl = [ensure("kubectl"), "--kubeconfig", kubeconfig]
+    pod = POD.replace("NAMESPACE", "default").replace("NAME", "one").replace("NODE", node)
+    pod = pod.replace("IMAGE", base_image().reference)
+    subprocess.run([*kubectl, "apply", "-f", "-"], input=pod, text=True, check=True)
+    wait = ["wait", "pod", "one", "--for=condition=Ready", "--timeout=120s"]
+    subprocess.run([*kubectl, *wait], check=True)
