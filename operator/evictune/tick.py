@@ -31,6 +31,20 @@ from evictune.operator_metrics import OperatorMetrics
 INVALID_INTERVAL = 60.0
 RETRY_STALE = 0.5
 
+_READINGS = (
+    "queue_time",
+    "kv_usage",
+    "preemptions",
+    "hit_ratio",
+    "running",
+    "waiting",
+    "prefill_rate",
+    "uncached_tokens",
+    "evicted_protected",
+    "evicted_tel_safe",
+    "evicted_lru",
+)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -73,7 +87,7 @@ class Ticker:
         self._metrics = metrics
         self._pool = pool
         self._clock = clock
-        self._told: set[str] = set()
+        self._told: dict[Key, str] = {}
 
     async def tick(self, key: Key) -> Outcome | None:
         """One tick; None if the policy is gone. Raises what makes a tick fail."""
@@ -86,7 +100,7 @@ class Ticker:
             policy = parse_policy(body)
         except FieldError as error:
             wanted = invalid_status(body, error, self._clock())
-            await self._blocking(self._executor.status.write, body, wanted)
+            await self._blocking(self._executor.remember, body, wanted)
             return Outcome(INVALID_INTERVAL, generation)
         return await self._follow(body, policy)
 
@@ -103,16 +117,15 @@ class Ticker:
         decision = decide(policy, memory, observation, now)
         wanted = status_of(policy, decision, observation, now)
         try:
-            await self._blocking(
-                self._executor.carry_out, body, policy, decision, wanted, stored, now
-            )
+            await self._blocking(self._executor.remember, body, wanted)
+            self._tell(policy, decision, observation)
+            await self._blocking(self._executor.carry_out, policy, decision, stored, now)
         except StaleObjectError as error:
             log.info("%s: %s; deciding afresh", policy.key, error)
             return Outcome(interval, policy.generation, RETRY_STALE)
         except ForeignManagerError as error:
             log.warning("%s: %s; leaving it alone", policy.key, error)
             return Outcome(interval, policy.generation)
-        self._tell(policy, decision, observation)
         return Outcome(interval, policy.generation, decision.next_check)
 
     def _complete(
@@ -136,11 +149,12 @@ class Ticker:
 
     async def _tell_again(self, policy: EvictionPolicy, memory: Memory) -> None:
         """At the first tick: Events that a predecessor may have died before emitting."""
-        if policy.uid in self._told:
+        key = (policy.namespace, policy.name)
+        if self._told.get(key) == policy.uid:
             return
         records, now = memory.decisions, self._clock()
         await self._blocking(self._executor.tell_again, policy, records, now)
-        self._told.add(policy.uid)
+        self._told[key] = policy.uid
 
     def _tell(self, policy: EvictionPolicy, decision: Decision, observation: Observation) -> None:
         """Counters, gauges and one log line a transition."""
@@ -190,7 +204,7 @@ def readings_of(observation: Observation) -> dict[str, float | None]:
     readings: dict[str, float | None] = {
         "ttft_seconds": ttft.estimate if isinstance(ttft, Interval) else None
     }
-    for name in ("queue_time", "kv_usage", "preemptions", "hit_ratio", "running", "waiting"):
+    for name in _READINGS:
         reading = getattr(observation, name)
         readings[name] = reading.value if isinstance(reading, Value) else None
     return readings

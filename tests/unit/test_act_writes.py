@@ -224,10 +224,10 @@ def test_an_event_that_is_refused_does_not_stop_the_change(api: FakeApi) -> None
     api.fault = lambda method, path: (
         ApiError(403, "Forbidden", "no") if path.startswith(EVENTS) else None
     )
-    body, policy = stored(api)
+    _, policy = stored(api)
     decision = Decision(Memory(), (), (WriteKnobs(1, T_LRU, 60.0),), (record(),))
     executor = Executor(api)
-    executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
+    executor.carry_out(policy, decision, executor.knobs.read(policy), NOW)
     assert CONFIG_MAP in api.objects
 
 
@@ -241,32 +241,25 @@ def test_a_document_that_is_refused_is_told_once_and_ends_the_tick(api: FakeApi)
     pending = Applied(1, "d-1", T_LRU)
     decision = Decision(Memory(applied=pending), (), (WriteKnobs(1, T_LRU, 60.0),), (record(),))
     for _ in range(2):
-        body, policy = stored(api)
+        _, policy = stored(api)
         with pytest.raises(ApiError, match="may not patch"):
-            executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
+            executor.carry_out(policy, decision, executor.knobs.read(policy), NOW)
     told = [body for path, body in api.objects.items() if path.startswith(EVENTS)]
-    assert [(each["type"], each["reason"]) for each in told] == [("Warning", "WriteRefused")]
+    assert sorted((each["type"], each["reason"]) for each in told) == [
+        ("Normal", "Intended"),
+        ("Warning", "WriteRefused"),
+    ]
 
 
-# The order.
-
-
-def test_status_comes_first_then_the_document_then_events(api: FakeApi) -> None:
-    body, policy = stored(api)
-    decision = Decision(Memory(), (), (WriteKnobs(1, T_LRU, 60.0),), (record(),))
+def test_events_are_emitted_though_the_document_is_stale(api: FakeApi) -> None:
+    _, policy = stored(api)
     executor = Executor(api)
-    executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
-    assert [path for _, path, _ in api.requests] == [f"{POLICY}/status", CONFIG_MAP, EVENTS]
-
-
-def test_nothing_follows_a_status_that_was_not_written(api: FakeApi) -> None:
-    body, policy = stored(api)
-    api.put(POLICY, body)
-    decision = Decision(Memory(), (), (WriteKnobs(1, T_LRU, 60.0),), (record(),))
-    executor = Executor(api)
+    executor.knobs.write(policy, WriteKnobs(1, T_LRU, 60.0), StoredKnobs(), NOW)
+    before = StoredKnobs(resource_version="0")
+    decision = Decision(Memory(), (), (WriteKnobs(2, T_LRU, 60.0),), (record(),))
     with pytest.raises(StaleObjectError):
-        executor.carry_out(body, policy, decision, {"a": 1}, executor.knobs.read(policy), NOW)
-    assert CONFIG_MAP not in api.objects
+        executor.carry_out(policy, decision, before, NOW)
+    assert [b["reason"] for _, path, b in api.requests if path == EVENTS] == ["Intended"]
 
 
 def test_only_recent_transitions_are_told_again(api: FakeApi) -> None:

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
+from evictune.api.knobs import KnobValues
 from evictune.api.observation import Observation, TargetState, Unknown
 from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
@@ -159,6 +161,32 @@ def test_a_document_that_somebody_else_changed_is_a_conflict(scene: Scene) -> No
     scene.tick()
     assert scene.ready()[1] == "Conflict"
     assert "kubectl-edit" in scene.ready()[2]
+
+
+def test_status_comes_first_then_the_document_then_events(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = DecisionRecord("d-1", EPOCH, Reason.INTENDED, "xi shall be 512")
+    effects = (WriteKnobs(1, KnobValues(512, 60), 60.0),)
+    made = Decision(Memory(decisions=(record,)), (), effects, (record,))
+    monkeypatch.setattr("evictune.tick.decide", lambda *_: made)
+    scene.tick()
+    events = "/api/v1/namespaces/ns/events"
+    assert [path for _, path, _ in scene.api.requests] == [f"{PATH}/status", CONFIG_MAP, events]
+
+
+def test_nothing_follows_a_status_that_was_not_written(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = DecisionRecord("d-1", EPOCH, Reason.INTENDED, "xi shall be 512")
+    effects = (WriteKnobs(1, KnobValues(512, 60), 60.0),)
+    made = Decision(Memory(decisions=(record,)), (), effects, (record,))
+    monkeypatch.setattr("evictune.tick.decide", lambda *_: made)
+    scene.meanwhile = lambda: (scene.api.put(PATH, body(mode="Observe")), None)[1]
+    scene.tick()
+    assert [path for _, path, _ in scene.api.requests] == [f"{PATH}/status"]
+    labels = {"namespace": "ns", "policy": "chat", "reason": "Intended"}
+    assert scene.metrics.registry.get_sample_value("evictune_decisions_total", labels) is None
 
 
 def test_an_api_server_that_is_away_makes_the_tick_fail(scene: Scene) -> None:

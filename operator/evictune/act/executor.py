@@ -12,7 +12,7 @@ from typing import Any
 from evictune.act.events import TOLD_AGAIN_FOR, EventRecorder
 from evictune.act.knobs import KnobStore, StoredKnobs
 from evictune.act.status import StatusWriter
-from evictune.api.decision import Decision, DecisionRecord
+from evictune.api.decision import Decision, DecisionRecord, Effect
 from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
 from evictune.kube import ApiError, KubeApi
@@ -26,32 +26,42 @@ class Executor:
         self.status = StatusWriter(api)
         self.events = EventRecorder(api)
 
+    def remember(self, body: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Write the status of the resource that was read as `body`.
+
+        Raises StaleObjectError, StatusPrunedError, ApiError: then nothing else may be done.
+        """
+        self.status.write(body, status)
+
     def carry_out(
+        self, policy: EvictionPolicy, decision: Decision, stored: StoredKnobs, now: float
+    ) -> None:
+        """Carry out the effects of a decision that is remembered; then emit its Events.
+
+        Raises StaleObjectError, ForeignManagerError, ApiError. The Events are emitted all the
+        same: they tell what status already says.
+        """
+        try:
+            for effect in decision.effects:
+                self._write(policy, decision, effect, stored, now)
+        finally:
+            for record in decision.audit:
+                self.events.emit(policy, record)
+
+    def _write(
         self,
-        body: Mapping[str, Any],
         policy: EvictionPolicy,
         decision: Decision,
-        status: Mapping[str, Any],
+        effect: Effect,
         stored: StoredKnobs,
         now: float,
     ) -> None:
-        """Write the status, carry out the effects, emit the Events.
-
-        `body`: the resource as it was read, parsed as `policy`; `status`: what it shall become.
-
-        Raises StaleObjectError, StatusPrunedError, ForeignManagerError, ApiError; what comes after
-        the step that failed is not done.
-        """
-        self.status.write(body, status)
-        for effect in decision.effects:
-            try:
-                self.knobs.write(policy, effect, stored, now)
-            except ApiError as error:
-                if error.status:
-                    self.events.emit(policy, _refused(decision, error, now))
-                raise
-        for record in decision.audit:
-            self.events.emit(policy, record)
+        try:
+            self.knobs.write(policy, effect, stored, now)
+        except ApiError as error:
+            if error.status:
+                self.events.emit(policy, _refused(decision, error, now))
+            raise
 
     def tell_again(
         self, policy: EvictionPolicy, records: Iterable[DecisionRecord], now: float
