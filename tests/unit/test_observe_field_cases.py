@@ -122,7 +122,7 @@ def test_the_hottest_rank_counts_whichever_line_comes_first(order: tuple[str, st
 def test_preemptions_are_those_of_the_worst_engine_per_second() -> None:
     draft = Draft()
     draft.add_value(Measure.PREEMPTIONS, rank("a", "0"), 30.0)
-    draft.add_value(Measure.PREEMPTIONS, rank("a", "1"), 0.0)
+    draft.add_value(Measure.PREEMPTIONS, rank("a", "1"), 12.0)
     assert pooling(draft, "a").preemptions() == Value(0.5)
 
 
