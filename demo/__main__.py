@@ -112,8 +112,8 @@ def _play_loop(
     narrator.say(
         f"kubectl apply: an EvictionPolicy, p{float(OBJECTIVE.quantile) * 100:g} of the time to "
         f"first token at most {format_duration(target.threshold)} over "
-        f"{format_duration(target.window)}\n(the time this machine took for "
-        f"{load.measuring_tokens} uncached tokens), xi within "
+        f"{format_duration(target.window)}\n(what this machine takes for "
+        f"{OBJECTIVE.threshold_tokens} uncached tokens, by the first arm), xi within "
         f"{OBJECTIVE.xi_min}..{OBJECTIVE.xi_max}"
     )
     running.apply(policy(target))

@@ -53,12 +53,8 @@ class Load:
     A conversation's first prompt is its document; every turn adds `growth` tokens. After `turns`
     turns a new session over the same document begins. Conversation i begins i * `stagger` turns
     into its session, so that the mix of lengths is about the same at any time.
-    Before all that come `measuring_prompts` prompts of `measuring_tokens` tokens, none of them
-    cached: the machine's speed decides what a millisecond is worth, so the target is measured.
     """
 
-    measuring_prompts: int = 7
-    measuring_tokens: int = 400
     document_tokens: int = 1200
     growth_tokens: int = 60
     turns: int = 12
@@ -84,14 +80,16 @@ class Load:
 class Objective:
     """The target of the EvictionPolicy and the loop's pace.
 
-    Durations are in requests, since machines differ in speed: they become seconds by the mean
-    duration of a request in the first arm. The threshold is the median time to first token of the
-    load's measuring prompts, rounded to `threshold_step` seconds.
+    Machines differ in speed, so the first arm measures what a millisecond is worth. The threshold
+    is the time to first token of a request with `threshold_tokens` uncached tokens: on the straight
+    line through the medians of the one-shot prompts and of the turns, rounded to `threshold_step`
+    seconds. Durations are in requests, and become seconds by the mean duration of a request.
     A p99 would need 300 requests in the window, most of a minute; the p95 of some 60 requests is
     told by the slower third of the turns, and a single hiccup of the machine does not move it.
     """
 
     quantile: str = "0.95"
+    threshold_tokens: int = 450
     threshold_step: float = 0.005
     window_requests: int = 60
     min_requests: int = 40

@@ -27,7 +27,6 @@ FIRST_WORD = 3
 class Kind(StrEnum):
     """What a request is."""
 
-    MEASURING = "measuring"
     TURN = "turn"
     ONE_SHOT = "one-shot"
 
@@ -66,15 +65,13 @@ class LoadError(RuntimeError):
 
 
 def sequence(load: Load = LOAD, vocabulary: int = MODEL.vocabulary) -> Iterator[Request]:
-    """Every request of the load, in order. The measuring prompts belong to the first phase."""
+    """Every request of the load, in order."""
     prompts = _prompts(load, _Writer(load, vocabulary))
     for index, (phase, kind, owner, prompt) in enumerate(prompts):
         yield Request(index, phase.name, phase.counted, kind, owner, prompt, load.output_tokens)
 
 
 def _prompts(load: Load, writer: _Writer) -> Iterator[tuple[Phase, Kind, int, Prompt]]:
-    for _ in range(load.measuring_prompts):
-        yield load.phases[0], Kind.MEASURING, -1, writer.words(load.measuring_tokens)
     for phase in load.phases:
         for _ in range(phase.rounds):
             for conversation in range(phase.conversations):

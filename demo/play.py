@@ -167,12 +167,22 @@ def in_force(page: str) -> Iterator[tuple[int | None, int]]:
 
 
 def measured_target(arm: Arm) -> Target:
-    """The policy's figures from the first arm's own pace; see Objective."""
-    ttft = [o.answer.ttft for o in arm.outcomes if o.request.kind is Kind.MEASURING]
-    request = fmean(o.answer.duration for o in arm.outcomes if o.request.counted)
-    step = OBJECTIVE.threshold_step
+    """The policy's figures from the first arm's own requests; see Objective."""
+    counted = [outcome for outcome in arm.outcomes if outcome.request.counted]
+    short_tokens, short_time = _medians(counted, Kind.ONE_SHOT)
+    long_tokens, long_time = _medians(counted, Kind.TURN)
+    slope = (long_time - short_time) / (long_tokens - short_tokens)
+    threshold = short_time + slope * (OBJECTIVE.threshold_tokens - short_tokens)
+    request = fmean(outcome.answer.duration for outcome in counted)
     return Target(
-        threshold=max(round(median(ttft) / step), 1) * step,
+        threshold=max(round(threshold / OBJECTIVE.threshold_step), 1) * OBJECTIVE.threshold_step,
         window=float(math.ceil(OBJECTIVE.window_requests * request)),
         settle=float(math.ceil(OBJECTIVE.settle_requests * request)),
     )
+
+
+def _medians(outcomes: Sequence[Outcome], kind: Kind) -> tuple[float, float]:
+    """(uncached tokens, seconds to first token) of the requests of one kind."""
+    answers = [outcome.answer for outcome in outcomes if outcome.request.kind is kind]
+    tokens = median(answer.uncached_tokens for answer in answers)
+    return tokens, median(answer.ttft for answer in answers)

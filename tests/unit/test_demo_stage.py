@@ -111,19 +111,20 @@ def test_what_is_in_force_is_the_engines_word(
 
 def test_the_target_follows_the_machines_pace() -> None:
     arm = Arm("lru", "stock LRU")
-    for kind, counted, ttft, duration in (
-        (Kind.MEASURING, False, 0.900, 1.0),  # the first one warms the engine up
-        (Kind.MEASURING, False, 0.151, 0.2),
-        (Kind.MEASURING, False, 0.149, 0.2),
-        (Kind.TURN, True, 0.600, 0.7),
-        (Kind.ONE_SHOT, True, 0.050, 0.1),
+    for kind, counted, ttft, duration, uncached in (
+        (Kind.TURN, False, 9.0, 9.1, 1800),  # a first touch is not counted
+        (Kind.ONE_SHOT, True, 0.060, 0.1, 200),
+        (Kind.ONE_SHOT, True, 0.060, 0.1, 200),
+        (Kind.ONE_SHOT, True, 0.900, 1.0, 200),  # a hiccup does not move a median
+        (Kind.TURN, True, 0.460, 0.6, 1200),
     ):
         request = Request(0, "three", counted, kind, -1, (3,), 8)
-        arm.outcomes.append(Outcome(request, Answer(0.0, ttft, duration, 1, 0)))
+        arm.outcomes.append(Outcome(request, Answer(0.0, ttft, duration, 1800, 1800 - uncached)))
     target = measured_target(arm)
-    assert target.threshold == pytest.approx(0.150)
-    assert target.window == 24.0
-    assert target.settle == 10.0
+    # 60 ms and 0.4 ms for each of 250 more tokens
+    assert target.threshold == pytest.approx(0.160)
+    assert target.window == 27.0
+    assert target.settle == 12.0
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:
