@@ -183,7 +183,8 @@ class Container:
         now = self._runtime.clock.monotonic()
         if self._process is not None:
             self._step_running(self._process, now)
-        elif self._wanted and now >= self._start_at:
+        # In the same step as an end, for writing the status in between may take long.
+        if self._process is None and self._wanted and now >= self._start_at:
             self._start(now)
 
     def stop(self, kill_at: float) -> None:

@@ -121,8 +121,8 @@ class PodWorker(threading.Thread):
         ]
         self._main = [Container(c, self._runtime(policy)) for c in spec["containers"]]
         before = {s["name"]: s for s in self._pod.get("status", {}).get("containerStatuses") or []}
-        for spec_of_one, container in zip(spec["containers"], self._main, strict=True):
-            container.resume(before.get(spec_of_one["name"], {}))
+        for container in self._main:
+            container.resume(before.get(container.name, {}))
 
     def _runtime(self, restart_policy: str) -> Runtime:
         return Runtime(
