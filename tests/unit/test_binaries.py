@@ -27,6 +27,7 @@ build)
     while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
     echo half > "$out"
     sleep "${FAKE_SECONDS:-0}"
+    while [ -n "$FAKE_UNTIL" ] && [ ! -e "$FAKE_UNTIL" ]; do sleep 0.05; done
     [ -n "$FAKE_FAILS" ] && { echo "undefined: x"; exit 1; }
     echo whole > "$out"
     ;;
@@ -133,10 +134,14 @@ def test_killed_builder_leaves_no_half_program(cache: Path) -> None:
 
 
 def test_two_builders_build_once(cache: Path) -> None:
-    first = start_ensure("etcd", FAKE_SECONDS="1")
+    go_on = cache.parents[1] / "go-on"
+    first = start_ensure("etcd", FAKE_UNTIL=str(go_on))
     wait_for(lambda: half_built(cache))
-    second = start_ensure("etcd", FAKE_SECONDS="1")
-    (path, _), (same_path, said) = first.communicate(timeout=20), second.communicate(timeout=20)
+    second = start_ensure("etcd", FAKE_UNTIL=str(go_on))
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    go_on.touch()
+    path, same_path = (process.communicate(timeout=20)[0] for process in (first, second))
 
     assert path == same_path != ""
     assert "another process builds it" in said
