@@ -33,8 +33,8 @@ _READINGS = (
     ("waiting", "waiting", "requests"),
     ("prefill", "prefillTokensPerSecond", "tokens per second of prefill"),
     ("uncached", "uncachedTokensPerSecond", "prompt tokens computed a second"),
-    ("evicted, lru", "evictedLru", "cached blocks in stock order"),
-    ("evicted, safe", "evictedTelSafe", "cached blocks that T-LRU gives away first"),
+    ("evicted (lru)", "evictedLru", "cached blocks in stock order"),
+    ("evicted (safe)", "evictedTelSafe", "cached blocks that T-LRU gives away first"),
     (
         "evicted, kept",
         "evictedProtected",

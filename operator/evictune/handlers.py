@@ -8,8 +8,9 @@ backstop for a watch that went silent.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor as Pool
 from typing import Any
 
@@ -27,8 +28,21 @@ FIRST_LIST_RETRY = 5.0
 WATCH_SERVER_TIMEOUT = 240
 WATCH_CLIENT_TIMEOUT = 270.0
 REQUEST_TIMEOUT = 30.0
+_FIRST_BACKOFFS = (1.0, 2.0, 5.0)
+_LAST_BACKOFF = 10.0
 
 log = logging.getLogger(__name__)
+
+
+class EndlessBackoffs:
+    """Seconds between Kopf's attempts: an API server that stays away must not end the operator.
+
+    Its exit would lose the windows of direct scrapes, and help nobody.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        yield from _FIRST_BACKOFFS
+        yield from itertools.repeat(_LAST_BACKOFF)
 
 
 class Follower:
@@ -140,6 +154,7 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
     settings.watching.client_timeout = WATCH_CLIENT_TIMEOUT
     settings.watching.connect_timeout = REQUEST_TIMEOUT
     settings.networking.request_timeout = REQUEST_TIMEOUT
+    settings.networking.error_backoffs = EndlessBackoffs()
     # Watching namespaces and definitions needs rights that a namespaced operator does not have.
     settings.scanning.disabled = namespaced
 

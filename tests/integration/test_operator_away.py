@@ -30,6 +30,29 @@ def test_a_namespace_is_deleted_completely_with_the_operator_away(
         eventually(lambda: namespace_gone(scene), "the namespace gone", 60)
 
 
+def test_an_api_server_that_restarts_is_followed_again(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    with Scene(cluster) as scene:
+        scene.create(policy("chat", "nowhere"))
+        arguments = ("--namespace", scene.namespace)
+        with OperatorProcess(tmp_path, cluster.kubeconfig, None, *arguments) as operator:
+            eventually(lambda: scene.condition("chat", "TargetFound")[0], "a first tick", 90)
+            cluster.stop_api_server()
+            wait_exactly(5)
+            assert operator.alive()
+            cluster.start_api_server()
+            scene.edit("chat", suspend=True)
+            generation = scene.get("chat")["metadata"]["generation"]
+            eventually(
+                lambda: scene.status("chat").get("observedGeneration") == generation,
+                "the edit seen",
+                60,
+            )
+            scene.create(policy("later", "nowhere"))
+            eventually(lambda: scene.status("later"), "a policy made later is followed", 90)
+
+
 def test_the_document_is_renewed_and_expires_when_the_operator_is_away(
     cluster: ControlPlane, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -204,3 +205,13 @@ def test_kopf_gets_nothing_that_adds_finalizers_or_patches() -> None:
     assert settings.watching.server_timeout is not None
     assert settings.watching.client_timeout is not None
     assert settings.watching.server_timeout <= settings.watching.client_timeout <= 300
+
+
+def test_an_api_server_that_stays_away_does_not_end_the_operator() -> None:
+    settings = kopf.OperatorSettings()
+    configure(settings, namespaced=False)
+    backoffs = settings.networking.error_backoffs
+    for _ in range(2):  # every request starts over
+        first = list(itertools.islice(backoffs, 1000))  # type: ignore[arg-type]
+        assert len(first) == 1000
+        assert max(first) <= 10
