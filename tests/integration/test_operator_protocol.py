@@ -99,7 +99,7 @@ def test_a_crash_leaves_one_change_and_its_history_whole(
         hold.drop()
         with OperatorProcess(tmp_path / "second", kubeconfig, None, *arguments):
             eventually(lambda: scene.reasons("chat") == WHOLE, "one change, kept", 180)
-            eventually(lambda: events(scene) == sorted(WHOLE), "each Event once", 60)
+            eventually(lambda: events(scene) == sorted(WHOLE), "each Event once", 120)
         decisions = [d for d in scene.status("chat")["decisions"] if d["reason"] in WHOLE]
         assert len({each["decisionID"] for each in decisions}) == 1
         assert set(scene.revisions_written("chat-8b")) == {1}
