@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from evictune.explain import explain
+from evictune.kube import ApiError
+from evictune.wiring import Wiring, wire
 
 from localcluster.controlplane import ControlPlane
 from tests.support.fake_engines import FakeDeployment
@@ -61,6 +64,12 @@ def test_auto_brings_the_value_into_force_and_says_who_acknowledged(scene: Scene
         assert status["observedGeneration"] == scene.get("chat")["metadata"]["generation"]
         assert "finalizers" not in scene.get("chat")["metadata"]
         assert "annotations" not in scene.get("chat")["metadata"]
+        listed = scene.cluster.kubectl("-n", scene.namespace, "get", "evp")
+        assert max(map(len, listed.splitlines())) <= 120
+        told = explain(scene.api, scene.namespace, "chat", colored=False)
+        assert told is not None
+        assert "2 of 2 pods ready, 2 acknowledged" in told
+        assert max(map(len, told.splitlines())) <= 120
         # Status, Events and the one ConfigMap: no write to pods, workloads or anything else.
         resources = {each["objectRef"]["resource"] for each in scene.writes()}
         assert resources == {"evictionpolicies", "events", "configmaps"}
@@ -140,13 +149,33 @@ def test_a_spec_that_only_the_operator_refuses_is_named(scene: Scene) -> None:
 
 
 def _created(scene: Scene, body: dict[str, object]) -> bool:
-    from evictune.kube import ApiError
-
     try:
         scene.create(body)
     except ApiError:
         return False
     return True
+
+
+WORKLOAD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: chat-8b}
+spec:
+  selector: {matchLabels: {app: chat-8b}}
+  template:
+    metadata: {labels: {app: chat-8b}}
+    spec:
+      containers:
+      - {name: vllm, image: vllm/vllm-openai, args: ["--port=8200"], ports: [{containerPort: 8200}]}
+"""
+
+
+@pytest.mark.parametrize("image", [None, "registry.example/evictune-plugin:0.1.0"])
+def test_a_wired_workload_is_what_the_api_server_takes(scene: Scene, image: str | None) -> None:
+    wired = wire(WORKLOAD, Wiring(plugin_image=image))
+    arguments = ("-n", scene.namespace, "apply", "--dry-run=server", "--validate=strict")
+    answer = scene.cluster.kubectl(*arguments, "-f", "-", input=wired)
+    assert answer == "deployment.apps/chat-8b created (server dry run)\n"
 
 
 def test_edits_are_seen_at_once_and_suspend_stops_writes(scene: Scene) -> None:
