@@ -110,8 +110,13 @@ def test_a_verdict_has_just_waited_for_a_window() -> None:
     assert _holds(following(XI_1024), memory)[0] == []
 
 
-def test_that_protected_blocks_are_evicted_is_seen_at_once() -> None:
-    holds, decision = _holds(following(XI_512, **OVERFLOWING), applied(XI_512))
+def test_that_protected_blocks_are_evicted_counts_after_a_whole_window() -> None:
+    """Else the change is judged against a window that still holds requests from before."""
+    shifted = RegimeState(Reason.REUSE_LOST, NOW - 59, "")
+    early = applied(XI_512, regime=shifted)
+    assert _holds(following(XI_512, **OVERFLOWING), early)[0] == [Reason.SAMPLES]
+    lasting = applied(XI_512, regime=replace(shifted, since=NOW - 60))
+    holds, decision = _holds(following(XI_512, **OVERFLOWING), lasting)
     assert holds == []
     assert decision.memory.pending.change_to.xi_tokens == 736
     left = decision.memory.quarantine[-1]
@@ -147,7 +152,9 @@ def _left(values: KnobValues, **fields: Any) -> Quarantined:
 def test_what_was_left_under_like_traffic_is_not_tried_again(
     record: dict[str, Any], xi: int
 ) -> None:
-    memory = applied(XI_512, quarantine=(_left(KnobValues(736, 60), **record),))
+    lasting = RegimeState(Reason.REUSE_LOST, NOW - 60, "")
+    left = (_left(KnobValues(736, 60), **record),)
+    memory = applied(XI_512, regime=lasting, quarantine=left)
     _, decision = _holds(following(XI_512, **OVERFLOWING), memory)
     assert decision.memory.pending.change_to.xi_tokens == xi
 

@@ -52,7 +52,7 @@ def test_the_first_change_meets_the_target_and_nothing_moves_any_more() -> None:
     assert plant.memory.regime.name is Reason.HEALTHY
 
 
-@pytest.mark.parametrize(("threshold", "quantile"), [("180ms", "0.95"), ("300ms", "0.99")])
+@pytest.mark.parametrize(("threshold", "quantile"), [("165ms", "0.97"), ("300ms", "0.99")])
 def test_more_conversations_come_and_another_xi_is_found(threshold: str, quantile: str) -> None:
     plant = Plant(_policy(threshold, quantile), Load(3))
     plant.run(45)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from evictune.api.knobs import KnobValues
 from evictune.api.policy import Mode
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
@@ -75,10 +74,13 @@ def no_rollout(situation: Situation, wish: Wish) -> Hold | None:
 
 
 def enough_samples(situation: Situation, wish: Wish) -> Hold | None:
-    """What rests on nothing having been seen, or ends the search, needs a whole window of it."""
-    smaller = _is_smaller(wish.target, situation.present) and not situation.overflowing
-    searched = wish.reason is Reason.REUSE_LOST
-    if searched and (smaller or wish.exhausted) and not is_steady(situation):
+    """Leaving a value that was found, or ending the search, takes a whole window of the same.
+
+    When traffic shifts, the window still holds requests from before: a change decided at once
+    would be judged against that mixture and look worse than it is.
+    """
+    first = situation.present.stock and not wish.exhausted
+    if wish.reason is Reason.REUSE_LOST and not first and not is_steady(situation):
         window = format_duration(situation.window)
         return Reason.SAMPLES, f"the readings must stay like this for one window ({window})"
     return None
@@ -129,12 +131,6 @@ def _since_change(situation: Situation, pause: float, reason: Reason) -> Hold | 
         return None
     rest = format_duration(round(changed + pause - situation.now, 1))
     return reason, f"the last change is too recent, for {rest} yet"
-
-
-def _is_smaller(target: KnobValues, present: KnobValues) -> bool:
-    if target.xi_tokens is None or present.xi_tokens is None:
-        return False
-    return target.xi_tokens < present.xi_tokens
 
 
 GUARDRAILS: tuple[Guardrail, ...] = (
