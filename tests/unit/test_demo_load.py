@@ -14,6 +14,7 @@ from demo.record import percentile
 from tests.support.prefix_pool import PrefixPool
 
 TARGET = OBJECTIVE.threshold_tokens
+QUANTILE = float(OBJECTIVE.quantile)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,9 @@ def test_the_short_load_is_the_first_act(requests: list[Request]) -> None:
 
 
 def test_the_tail_follows_xi_while_what_is_protected_fits(requests: list[Request]) -> None:
-    tails = {xi: percentile(uncached(requests, xi)["three"], 0.95) for xi in (None, 256, 512, 1024)}
+    tails = {
+        xi: percentile(uncached(requests, xi)["three"], QUANTILE) for xi in (None, 256, 512, 1024)
+    }
     assert tails[256] < 0.9 * TARGET < 1.05 * TARGET < tails[512]
     assert tails[512] < tails[1024] < tails[None]
 
@@ -81,7 +84,7 @@ def test_the_best_xi_moves_when_two_conversations_come_and_the_target_is_out_of_
     requests: list[Request],
 ) -> None:
     candidates = (None, 32, 64, 128, 192, 256, 352, 512, 736, 1024, 1440, 2048, 4096)
-    tails = {xi: percentile(uncached(requests, xi)["five"], 0.95) for xi in candidates}
+    tails = {xi: percentile(uncached(requests, xi)["five"], QUANTILE) for xi in candidates}
     # What served three well is stock LRU's tail now, or close to it.
     assert tails[256] > 0.85 * tails[None]
     assert min(tails, key=lambda xi: tails[xi]) == 512
