@@ -1,7 +1,7 @@
 """What decide never does, whatever it is told, over long random histories.
 
-A history is a list of ticks: readings, edits of the policy, engines that follow or do not, documents
-that vanish, and lost status. Effects are carried out, or lost, as an operator that dies would.
+A history is a list of ticks: readings, edits of the policy, engines that follow or do not,
+documents that vanish. Effects are carried out, or lost as by an operator that dies.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from tests.support.situations import NOW, make_engine, make_policy, observe, ttf
 
 MISSING = Unknown(Reason.SOURCE_UNAVAILABLE, "timed out")
 counts = st.sampled_from([Value(0.0), Value(20.0), Value(500.0), MISSING, Idle()])
-readings = st.fixed_dictionaries(
+anything = st.fixed_dictionaries(
     {
-        "ttft": st.sampled_from(
-            [ttft(0.1), ttft(0.29), ttft(0.4), ttft(0.6), ttft(0.9), Idle(), MISSING]
-        ),
+        "ttft": st.sampled_from([ttft(0.1), ttft(0.29), ttft(0.6), Idle(), MISSING]),
         "evicted_protected": counts,
         "evicted_tel_safe": counts,
         "evicted_lru": counts,
@@ -38,6 +36,14 @@ readings = st.fixed_dictionaries(
         "prompt_tokens_per_request": st.sampled_from([Value(400.0), Value(2000.0), MISSING]),
     }
 )
+# What makes decide act: without it, most histories would hold no change at all.
+violated = st.fixed_dictionaries(
+    {
+        "ttft": st.sampled_from([ttft(0.4), ttft(0.6), ttft(0.9)]),
+        "evicted_protected": st.sampled_from([Value(0.0), Value(500.0)]),
+    }
+)
+readings = st.integers(0, 3).flatmap(lambda number: violated if number else anything)
 edits = st.fixed_dictionaries(
     {
         "mode": st.sampled_from(["Auto", "Auto", "Auto", "Recommend", "Observe"]),
@@ -62,14 +68,14 @@ class Tick:
     document_deleted: bool
 
 
-rarely = st.integers(0, 9).map(lambda number: number == 0)
+rarely = st.integers(0, 19).map(lambda number: number == 0)
 mostly = rarely.map(lambda rare: not rare)
 calm = st.just({"mode": "Auto", "suspend": False, "bounds": (32, 4096)})
 ticks = st.builds(
     Tick,
-    st.sampled_from([1, 10, 60, 130, 400]),
+    st.sampled_from([1, 10, 100, 400]),
     readings,
-    calm | edits,
+    st.integers(0, 4).flatmap(lambda number: calm if number else edits),
     mostly,
     rarely,
     rarely,
@@ -77,7 +83,7 @@ ticks = st.builds(
     mostly,
     rarely,
 )
-histories = st.lists(ticks, min_size=5, max_size=25)
+histories = st.lists(ticks, min_size=4, max_size=12)
 
 
 class World:
@@ -108,8 +114,8 @@ class World:
         )
         low, high = tick.spec["bounds"]
         knobs = {"tlru": {"xiTokens": {"min": low, "max": high}}}
-        policy = make_policy(mode=tick.spec["mode"], suspend=tick.spec["suspend"], knobs=knobs)
-        return policy, seen
+        spec = {"mode": tick.spec["mode"], "suspend": tick.spec["suspend"], "knobs": knobs}
+        return make_policy(**spec, behavior={"cooldown": "5m"}), seen
 
     def after(self, tick: Tick, policy: EvictionPolicy, seen: Observation, told: Decision) -> None:
         """The status as the API server would give it back, and the document."""
@@ -120,7 +126,7 @@ class World:
                 self.document = KnobDocument(effect.revision, effect.values, expires)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(histories)
 def test_what_decide_never_does(history: list[Tick]) -> None:
     world = World()
@@ -132,9 +138,8 @@ def test_what_decide_never_does(history: list[Tick]) -> None:
         for effect in told.effects:
             _check_write(policy, seen, effect)
         begun = told.memory.pending
-        if begun is not None and (
-            before.pending is None or begun.revision > before.pending.revision
-        ):
+        known = before.pending.revision if before.pending else 0
+        if begun is not None and begun.revision > known:
             _check_change(policy, before, seen, begun, world.now)
         _check_memory(before, told.memory)
         world.after(tick, policy, seen, told)
@@ -188,7 +193,7 @@ def _check_memory(before: Memory, after: Memory) -> None:
         assert after.last_change_time >= before.last_change_time - 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(histories)
 def test_left_alone_every_change_comes_to_an_end(history: list[Tick]) -> None:
     """After any history: calm readings and obedient engines leave nothing pending."""
