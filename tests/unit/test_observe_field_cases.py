@@ -73,6 +73,17 @@ def test_old_new_and_both_names_of_kv_usage_on_one_fleet() -> None:
     assert draft.names[Measure.KV_USAGE][rank("b")] == "vllm:kv_cache_usage_perc"
 
 
+def test_where_both_names_disagree_the_new_one_wins() -> None:
+    both = (
+        'vllm:gpu_cache_usage_perc{engine="0"} 0.9\nvllm:kv_cache_usage_perc{engine="0"} 0.6\n'
+        'vllm:gpu_prefix_cache_hits_total{engine="0"} 9000\n'
+        'vllm:prefix_cache_hits_total{engine="0"} 100\n'
+    )
+    assert pooling(pages(a=both), "a").kv_usage() == Value(0.6)
+    page = read_engine_page(parse(both, sample_names(Engine.VLLM)), Engine.VLLM)
+    assert page.counters == {(Measure.CACHE_HITS, "0", None): 100}
+
+
 def hits_and_queries(**counts: tuple[float, float]) -> Draft:
     draft = Draft()
     for name, (hits, queries) in counts.items():

@@ -22,7 +22,7 @@ from evictune.observe.snapshot import PodKey
 
 from tests.support.page_server import Answer, Asked, PageServer, serve
 
-CAPTURES = Path(__file__).parents[1] / "data/exposition/vllm-0.32.0"
+CAPTURES = Path(__file__).parents[1] / "data/exposition"
 PLUGIN = """\
 evictune_policy_info{policy="t-lru",xi_tokens="512",q_hat_tokens="200",revision="7",engine="0"} 1
 evictune_engine_eligible{engine="0",reason=""} 1
@@ -33,8 +33,8 @@ evictune_evicted_blocks_total{engine="0",region="protected"} 0
 DIRECT = {"default": SourceDefinition("default", SourceKind.DIRECT, timeout=2.0)}
 
 
-def capture(moment: str, page: str = "engine") -> str:
-    return (CAPTURES / f"{page}-{moment}.txt").read_text("utf-8")
+def capture(moment: str, page: str = "engine", of: str = "vllm-0.32.0") -> str:
+    return (CAPTURES / of / f"{page}-{moment}.txt").read_text("utf-8")
 
 
 def counted(moment: str, sample: str, page: str = "engine") -> float:
@@ -69,6 +69,7 @@ class Fleet:
         self.server = server
         self.pages: dict[str, Answer] = {}
         self.problem: Reason | None = None
+        self.generation = 1
         self.names = names
         server.respond = self._respond
         for name in names:
@@ -91,6 +92,7 @@ class Fleet:
                 Engine.VLLM,
                 f"{self.server.url}/{name}/engine",
                 f"{self.server.url}/{name}/plugin",
+                uid=f"{name}-{self.generation}",
             )
             for name in self.names
         )
@@ -194,6 +196,38 @@ def test_the_real_plugin_s_pages_tell_what_is_in_force_and_what_was_evicted() ->
     run(scenario)
 
 
+def test_the_ranks_of_a_real_data_parallel_engine_are_told_apart_and_pooled() -> None:
+    pair = "vllm-0.32.0-ranks-2"
+
+    def grown(sample: str, page: str = "engine") -> list[float]:
+        """What each rank's counter grew by, read off the captured pages."""
+        text = [capture(moment, page, pair) for moment in ("loaded", "later")]
+        pattern = rf"^{sample}[^}}]*\}} (\S+)$"
+        before, after = ([float(x) for x in re.findall(pattern, of, re.MULTILINE)] for of in text)
+        assert len(after) == 2
+        return [now - then for then, now in zip(before, after, strict=True)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for moment in ("loaded", "later"):
+            fleet.engine("owl-0", capture(moment, of=pair))
+            fleet.plugin("owl-0", capture(moment, "plugin", pair))
+            seen = await fleet.observe(after=30.0)
+        assert [(engine.pod, engine.engine) for engine in seen.engines] == [
+            ("owl-0", "0"),
+            ("owl-0", "1"),
+        ]
+        for engine in seen.engines:
+            assert (engine.in_force, engine.revision) == (KnobValues(128, 64), 7)
+            assert engine.capacity_tokens == 80 * 32
+        hits, queries = (grown(f"vllm:prefix_cache_{what}_total") for what in ("hits", "queries"))
+        assert seen.hit_ratio == Value(sum(hits) / sum(queries))
+        assert seen.uncached_tokens == Value((sum(queries) - sum(hits)) / 30)
+        evicted = grown('evictune_evicted_blocks_total.*region="protected"', "plugin")
+        assert seen.evicted_protected == Value(sum(evicted))
+
+    run(scenario)
+
+
 def test_the_first_look_has_gauges_and_no_rates() -> None:
     async def scenario(fleet: Fleet) -> None:
         seen = await fleet.observe()
@@ -236,6 +270,33 @@ def test_a_restart_counts_from_zero() -> None:
         seen = await fleet.observe(after=30.0)
         assert isinstance(seen.ttft, Interval)
         assert seen.ttft.requests == counted("loaded", "vllm:time_to_first_token_seconds_count")
+
+    run(scenario)
+
+
+def test_a_new_pod_of_the_old_name_is_looked_at_afresh() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.observe()
+        fleet.generation = 2
+        fleet.engine("owl-0", capture("loaded"))
+        seen = await fleet.observe(after=30.0)
+        for reading in (seen.ttft, seen.uncached_tokens, seen.evicted_lru):
+            assert unknown(reading).reason is Reason.WARMING_UP
+
+    run(scenario)
+
+
+def test_a_rank_that_restarts_alone_does_not_count_the_other_rank_anew() -> None:
+    def page(first: int, second: int) -> str:
+        line = 'evictune_evicted_blocks_total{{engine="{}",region="protected"}} {}\n'
+        return PLUGIN + line.format("1", first) + line.format("2", second)
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.plugin("owl-0", page(500, 100))
+        await fleet.observe()
+        fleet.plugin("owl-0", page(510, 4))
+        seen = await fleet.observe(after=30.0)
+        assert seen.evicted_protected == Value(10 + 4)
 
     run(scenario)
 
