@@ -22,8 +22,9 @@ from evictune.observe import ApiClusterReader, Observer
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Ticker
 
-# Calls to the API server under way at once, of all policies together.
+# Calls to the API server under way at once, of all policies together; observing has its own.
 API_THREADS = 8
+API_CONNECTIONS = 2 * API_THREADS
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def run_operator(
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()
     _serve_metrics(configuration.metrics_address, metrics)
-    api = KubeApi(load_configuration(kubeconfig), connections=API_THREADS)
+    api = KubeApi(load_configuration(kubeconfig), connections=API_CONNECTIONS)
     with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
         registry = build_registry(
             lambda: _follower(api, configuration, metrics, pool, chosen),

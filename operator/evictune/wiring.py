@@ -90,10 +90,13 @@ def _where(error: yaml.YAMLError, lines_before: int) -> str:
 def _wire_workload(chunk: str, document: Object, wiring: Wiring) -> str:
     """The document's text, changed only if something had to be added."""
     before = yaml.safe_dump(document)
-    what = f"{document['kind']} {(document.get('metadata') or {}).get('name') or '(no name)'}"
-    name = (document.get("metadata") or {}).get("name")
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str):
-        raise WiringError(f"{what}: metadata.name is needed: it names the ConfigMap to mount")
+        raise WiringError(
+            f"{document['kind']}: metadata.name is needed: it names the ConfigMap to mount"
+        )
+    what = f"{document['kind']} {name}"
     pod = _pod_spec(document, what)
     container = _engine(pod, wiring, what)
     _add_knobs(pod, container, config_map_name(document["kind"], name))
@@ -105,15 +108,18 @@ def _wire_workload(chunk: str, document: Object, wiring: Wiring) -> str:
 
 
 def _pod_spec(document: Object, what: str) -> Object:
+    """The pod's spec, looked over so far as it will be read or changed."""
     try:
-        pod = document["spec"]["template"]["spec"]
-        usable = all(isinstance(each["name"], str) for each in pod["containers"])
-    except (KeyError, TypeError):
-        usable = False
-    if not usable:
+        pod: Object = document["spec"]["template"]["spec"]
+        containers = list_in(pod, "containers")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WiringError(f"{what}: spec.template.spec is needed") from error
+    if not containers or not all(isinstance(each.get("name"), str) for each in containers):
         raise WiringError(f"{what}: spec.template.spec.containers with their names are needed")
-    found: Object = pod
-    return found
+    for parent, key in [(c, key) for c in containers for key in ("env", "ports", "volumeMounts")]:
+        if parent.get(key) is not None:
+            list_in(parent, key)
+    return pod
 
 
 def _engine(pod: Object, wiring: Wiring, what: str) -> Object:
@@ -194,10 +200,12 @@ def _upsert(items: list[Object], key: str, item: Object) -> None:
 
 
 def list_in(parent: Object, key: str) -> list[Object]:
-    """The list at `key`, made if it is absent or null."""
-    if not isinstance(parent.get(key), list):
+    """The list of objects at `key`, made if it is absent or null. Raises WiringError."""
+    if parent.get(key) is None:
         parent[key] = []
-    found: list[Object] = parent[key]
+    found = parent[key]
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise WiringError(f"{key} must be a list of objects, not {found!r:.60}")
     return found
 
 

@@ -154,7 +154,19 @@ def simple(**values: str) -> str:
         (simple(kind="LeaderWorkerSet"), Wiring(), "the manifest holds LeaderWorkerSet"),
         (simple(name="generateName: x-", first="vllm/vllm-openai"), Wiring(), "metadata.name"),
         ("", Wiring(), "the manifest holds nothing"),
-        ("kind: Deployment\nmetadata: {name: x}\n", Wiring(), "spec.template.spec.containers"),
+        ("kind: Deployment\nmetadata: {name: x}\n", Wiring(), "spec.template.spec is needed"),
+        ("kind: Deployment\nmetadata: x\n", Wiring(), "metadata.name is needed"),
+        (
+            simple().replace("      - {name: a, image: redis}", "      - redis"),
+            Wiring(),
+            "containers",
+        ),
+        (simple().replace("{name: a,", "{"), Wiring(), "containers with their names"),
+        (
+            simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, env: {A: b},"),
+            Wiring(),
+            "env must be a list of objects, not {'A': 'b'}",
+        ),
         ("a: 1\n---\nb: [1\nc: 2\n", Wiring(), "line 4, column 2"),
         ("{{ if .Values.x }}\na: b\n", Wiring(), "not YAML: line 2"),
         (
