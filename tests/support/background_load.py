@@ -18,7 +18,7 @@ from demo.load import FIRST_WORD, Client, sequence
 def conversations(count: int, one_shots: int) -> Load:
     """`count` long conversations, `one_shots` prompts between their turns, without end."""
     phase = Phase("always", "always", count, 1_000_000, True)
-    return Load(one_shots=one_shots, output_tokens=2, phases=(phase,))
+    return Load(document_tokens=1400, one_shots=one_shots, output_tokens=2, phases=(phase,))
 
 
 def prefill_seconds(url: str, tokens: int, samples: int = 5) -> float:

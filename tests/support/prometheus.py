@@ -26,7 +26,7 @@ TARGETS = "targets.json"
 POD_LABELS = {"namespace": "namespace", "pod": "name"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prometheus:
     """A running Prometheus; `url` works from this machine and from the node's pods."""
 
