@@ -158,7 +158,11 @@ def _conclude(narrator: Narrator, summary: Summary, output: Path) -> None:
         narrator.say("Better than stock LRU.", GREEN)
     else:
         narrator.say("NOT better than stock LRU.", RED)
-    narrator.say(f"Report: {output / 'report.html'}\nSummary: {output / 'summary.json'}")
+    minutes, seconds = divmod(round(narrator.elapsed), 60)
+    narrator.say(
+        f"All this took {minutes} min {seconds} s.\n"
+        f"Report: {output / 'report.html'}\nSummary: {output / 'summary.json'}"
+    )
 
 
 def _keep(narrator: Narrator, running: Stage, engine: Engine) -> None:
