@@ -70,8 +70,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="run the operator")
-    run.add_argument("--config", type=Path, required=True, help="the operator's configuration")
-    run.add_argument("--kubeconfig", help="default: the pod's service account, else $KUBECONFIG")
+    run.add_argument(
+        "--config", type=Path, metavar="FILE", required=True, help="the operator's configuration"
+    )
+    run.add_argument(
+        "--kubeconfig", metavar="FILE", help="default: the pod's service account, else $KUBECONFIG"
+    )
     run.add_argument(
         "--namespace",
         action="append",
@@ -89,7 +93,7 @@ def _add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "explain", help="what was seen, believed and decided for a policy, and what would help"
     )
     told.add_argument("policy", metavar="NAMESPACE/NAME")
-    told.add_argument("--kubeconfig", help="default: $KUBECONFIG, ~/.kube/config")
+    told.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, ~/.kube/config")
     told.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     told.set_defaults(command=_explain)
 
