@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _CERTIFICATE_LIFE = datetime.timedelta(days=365)
 _FOLLOW_SECONDS = 0.2
+_POLL_SECONDS = 0.1
 _CONNECTION_TIMEOUT_SECONDS = 30.0
 _SUPPORTED = {"follow", "tailLines", "limitBytes"}
 
@@ -60,7 +61,9 @@ class LogServer:
             server_side=True,
             do_handshake_on_connect=False,  # in the connection's own thread, at its first read
         )
-        threading.Thread(target=self._server.serve_forever, name="logs", daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="logs", daemon=True
+        ).start()
 
     @property
     def port(self) -> int:

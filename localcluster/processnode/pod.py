@@ -149,6 +149,11 @@ class PodWorker(threading.Thread):
     # Status
 
     @property
+    def _previous(self) -> Json:
+        """The status written last, or found at first: the watch may be behind."""
+        return self._published or self._pod.get("status") or {}
+
+    @property
     def _phase(self) -> str:
         return str((self._published or {}).get("phase", "Pending"))
 
@@ -164,7 +169,7 @@ class PodWorker(threading.Thread):
     def _status(self) -> Json:
         policy = self._pod["spec"]["restartPolicy"]
         return pod_status(
-            self._pod,
+            self._previous,
             [c.report() for c in self._init],
             [c.report() for c in self._main],
             restart_policy="Never" if self._ending else policy,
@@ -176,7 +181,7 @@ class PodWorker(threading.Thread):
 
     def _publish_failure(self, reason: str, message: str) -> None:
         """Write a final failure, until the API server takes it or the pod is to end."""
-        status = failed_status(self._pod, reason, message, self._clock.wall())
+        status = failed_status(self._previous, reason, message, self._clock.wall())
         while not self._patch(status) and self._ending is None:
             self._wake.wait(_PUBLISH_RETRY_SECONDS)
 

@@ -209,10 +209,9 @@ def _check(value: Any, rule: Rule, path: str) -> Iterator[str]:
         return
     if isinstance(rule, OneOf):
         if value not in rule.values:
-            supported = ", ".join(repr(item) for item in rule.values)
-            yield (
-                f"{path} {value!r} is not supported by ProcessNode (only {supported}): {_REMEDY}"
-            )
+            supported = " or ".join(repr(item) for item in rule.values)
+            what = path if rule is _NEVER else f"{path} {value!r} (other than {supported})"
+            yield f"{what} is not supported by ProcessNode: {_REMEDY}"
     elif isinstance(rule, Matching):
         if not re.fullmatch(rule.pattern, str(value)):
             yield f"{path} {value!r} is not supported by ProcessNode: {_REMEDY}"

@@ -42,7 +42,7 @@ def pod_phase(
 
 
 def pod_status(
-    pod: Json,
+    previous: Json,
     init: Sequence[ContainerReport],
     main: Sequence[ContainerReport],
     *,
@@ -52,11 +52,11 @@ def pod_status(
     started_at: datetime,
     now: datetime,
 ) -> Json:
-    """The status to write, as a strategic merge patch."""
+    """The status to write, as a strategic merge patch; `previous` is the one before it."""
     phase = pod_phase(init, main, restart_policy)
     status: Json = {
         "phase": phase,
-        "conditions": _conditions(pod, init, main, phase, bool(pod_ip), now),
+        "conditions": _conditions(previous, init, main, phase, bool(pod_ip), now),
         "hostIP": host_ip,
         "hostIPs": [{"ip": host_ip}],
         "startTime": timestamp(started_at),
@@ -71,14 +71,14 @@ def pod_status(
     return status
 
 
-def failed_status(pod: Json, reason: str, message: str, now: datetime) -> Json:
+def failed_status(previous: Json, reason: str, message: str, now: datetime) -> Json:
     """The status of a pod that this node will not run, or not run any longer."""
     conditions = [_condition(kind, False, "PodFailed") for kind in ("Ready", "ContainersReady")]
     return {
         "phase": "Failed",
         "reason": reason,
         "message": message,
-        "conditions": _with_times(pod, conditions, now),
+        "conditions": _with_times(previous, conditions, now),
     }
 
 
@@ -87,7 +87,7 @@ def _initialized(init: Sequence[ContainerReport]) -> bool:
 
 
 def _conditions(
-    pod: Json,
+    previous: Json,
     init: Sequence[ContainerReport],
     main: Sequence[ContainerReport],
     phase: str,
@@ -102,7 +102,7 @@ def _conditions(
         _readiness("ContainersReady", main, phase),
         _condition("PodScheduled", True),
     ]
-    return _with_times(pod, conditions, now)
+    return _with_times(previous, conditions, now)
 
 
 def _readiness(kind: str, main: Sequence[ContainerReport], phase: str) -> Json:
@@ -125,9 +125,9 @@ def _condition(kind: str, met: bool, reason: str = "", message: str = "") -> Jso
     }
 
 
-def _with_times(pod: Json, conditions: list[Json], now: datetime) -> list[Json]:
-    """Add lastTransitionTime: kept from the pod's status where a condition did not change."""
-    before = {c["type"]: c for c in pod.get("status", {}).get("conditions") or []}
+def _with_times(previous: Json, conditions: list[Json], now: datetime) -> list[Json]:
+    """Add lastTransitionTime: kept from the previous status where a condition did not change."""
+    before = {c["type"]: c for c in previous.get("conditions") or []}
     for condition in conditions:
         old = before.get(condition["type"], {})
         unchanged = old.get("status") == condition["status"] and old.get("lastTransitionTime")

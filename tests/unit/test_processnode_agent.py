@@ -75,6 +75,12 @@ def refused_pod(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait a second before each new try."""
+    monkeypatch.setattr("localcluster.processnode.agent._RETRY_SECONDS", 0.02)
+
+
 @contextmanager
 def running(api: FakeApi, directory: Path) -> Iterator[NodeAgent]:
     agent = NodeAgent(api, "n", directory)  # type: ignore[arg-type]

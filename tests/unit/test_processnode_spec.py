@@ -104,7 +104,7 @@ def test_a_pod_with_all_defaults_of_the_api_server_is_taken() -> None:
         (
             "containers.0.securityContext",
             {"privileged": True},
-            "spec.containers[0].securityContext.privileged True",
+            "spec.containers[0].securityContext.privileged is not",
         ),
         (
             "containers.0.securityContext",
@@ -113,9 +113,13 @@ def test_a_pod_with_all_defaults_of_the_api_server_is_taken() -> None:
         ),
         ("securityContext", {"fsGroup": 5}, "spec.securityContext.fsGroup"),
         ("containers.0.lifecycle", {"preStop": {}}, "spec.containers[0].lifecycle"),
-        ("containers.0.tty", True, "spec.containers[0].tty True"),
-        ("hostNetwork", True, "spec.hostNetwork True"),
-        ("dnsPolicy", "None", "spec.dnsPolicy 'None'"),
+        ("containers.0.tty", True, "spec.containers[0].tty is not"),
+        ("hostNetwork", True, "spec.hostNetwork is not"),
+        (
+            "dnsPolicy",
+            "None",
+            "spec.dnsPolicy 'None' (other than 'ClusterFirst' or 'Default') is not",
+        ),
         ("subdomain", "x", "spec.subdomain"),
         ("readinessGates", [{"conditionType": "x"}], "spec.readinessGates"),
         ("activeDeadlineSeconds", 5, "spec.activeDeadlineSeconds"),

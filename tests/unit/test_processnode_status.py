@@ -59,9 +59,9 @@ def test_phase_with_init_containers(init: State, policy: str, phase: str) -> Non
     assert pod_phase([report(init)], [main], policy) == phase
 
 
-def status(pod: dict[str, Any], main: list[ContainerReport], policy: str = "Always") -> Any:
+def status(previous: dict[str, Any], main: list[ContainerReport], policy: str = "Always") -> Any:
     return pod_status(
-        pod,
+        previous,
         [],
         main,
         restart_policy=policy,
@@ -109,7 +109,7 @@ def test_a_transition_time_changes_only_with_the_condition() -> None:
         {"type": "Ready", "status": "True", "lastTransitionTime": old},
         {"type": "ContainersReady", "status": "False", "lastTransitionTime": old},
     ]
-    after = conditions(status({"status": {"conditions": before}}, [report(RUNNING, ready=True)]))
+    after = conditions(status({"conditions": before}, [report(RUNNING, ready=True)]))
     assert after["Ready"]["lastTransitionTime"] == old
     assert after["ContainersReady"]["lastTransitionTime"] == "2026-01-01T00:01:00Z"
 

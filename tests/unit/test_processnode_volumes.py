@@ -114,7 +114,7 @@ def test_a_reader_never_sees_half_a_change(tmp_path: Path) -> None:
     directory.write({"a": File(b"0"), "b": File(b"0")})
 
     def write() -> None:
-        for number in range(200):
+        for number in range(40):
             content = str(number).encode()
             directory.write({"a": File(content), "b": File(content)})
 
