@@ -178,10 +178,24 @@ def test_a_wired_workload_is_what_the_api_server_takes(scene: Scene, image: str 
     assert answer == "deployment.apps/chat-8b created (server dry run)\n"
 
 
-def test_edits_are_seen_at_once_and_suspend_stops_writes(scene: Scene) -> None:
+SLOW = {"interval": "10m", "knobTTL": "1h"}
+
+
+def test_an_edit_is_seen_long_before_the_next_interval(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
-        quick = policy("chat", "chat-8b", mode="Observe", behavior={"interval": "20s"})
-        scene.create(quick)
-        eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick", 120)
+        scene.create(policy("chat", "chat-8b", mode="Observe", behavior=SLOW))
+        eventually(lambda: scene.status("chat").get("observedGeneration") == 1, "a first tick")
         scene.edit("chat", suspend=True)
-        eventually(lambda: scene.status("chat")["observedGeneration"] == 2, "the edit seen", 10)
+        eventually(lambda: scene.status("chat")["observedGeneration"] == 2, "the edit seen")
+
+
+def test_suspend_holds_a_change_back_until_it_is_lifted(scene: Scene) -> None:
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
+        scene.create(policy("chat", "chat-8b", suspend=True))
+        regime = "ReuseLost"
+        eventually(lambda: (scene.status("chat").get("regime") or {}).get("name") == regime, regime)
+        wait_exactly(3)
+        assert scene.config_map("chat-8b") is None
+        assert "pending" not in scene.status("chat")
+        scene.edit("chat", suspend=False)
+        eventually(lambda: scene.document("chat-8b"), "a knob document")
