@@ -73,6 +73,7 @@ class Play:
             if self._operator:
                 await self._listen(session)
             self._arm.computed_tokens = await self._computed_tokens(session)
+            self._arm.steps.sort(key=lambda step: step.time)
 
     async def _send(
         self, client: Client, requests: Sequence[Request], watchers: Sequence[asyncio.Task[None]]
