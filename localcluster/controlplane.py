@@ -25,7 +25,8 @@ from localcluster.ledger import Ledger, TeardownError, sweep
 from localcluster.pki import Authority
 from localcluster.processes import Program, ProgramFailed, free_port, wait_until
 
-READY_SECONDS = 120.0
+# A hang, not slowness, is what this guards against: a program that dies is noticed at once.
+READY_SECONDS = 300.0
 BIND_ATTEMPTS = 5
 BIND_FAILED = "address already in use"
 
@@ -128,14 +129,21 @@ class ControlPlane:
         """The process id of the API server that runs now."""
         return self.programs["kube-apiserver"].pid
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 120.0) -> str:
-        """Run kubectl as administrator; its output. Raises KubectlError with its stderr."""
+    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 300.0) -> str:
+        """Run kubectl as administrator; its output.
+
+        Raises KubectlError with its stderr, also when it takes more than `timeout` seconds.
+        """
         command = [str(ensure("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
-        result = subprocess.run(
-            command, input=input, capture_output=True, text=True, check=False, timeout=timeout
-        )
+        said = f"kubectl {' '.join(arguments)}"
+        try:
+            result = subprocess.run(
+                command, input=input, capture_output=True, text=True, check=False, timeout=timeout
+            )
+        except subprocess.TimeoutExpired:
+            raise KubectlError(f"{said}: no end within {timeout:.0f} s") from None
         if result.returncode != 0:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
+            raise KubectlError(f"{said}: {result.stderr.strip()}")
         return result.stdout
 
     def audit_events(self) -> list[dict[str, Any]]:
@@ -182,9 +190,11 @@ class ControlPlane:
         self.ledger.note("tree", str(self.work))
         self.work.mkdir(mode=0o700)
         self.directory = (self._directory or self.work).resolve()
-        (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        logs = self.directory / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
         self.audit_log = self.directory / "audit.log"
-        self.audit_log.unlink(missing_ok=True)
+        for old in (self.audit_log, *logs.glob("*.log")):
+            old.unlink(missing_ok=True)
         self.network = network.reserve(self.ledger)
         self.authority = Authority(self.work / "pki")
         self.ca_file = self.authority.certificate_file
