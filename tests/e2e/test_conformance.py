@@ -23,7 +23,7 @@ from localcluster.processnode import ProcessNode
 
 MANIFESTS = Path(__file__).parent / "conformance"
 # A kubelet looks at its ConfigMaps once in syncFrequency, 10 s, and its cache is as old again.
-PATIENCE = 90.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def deletion(namespace: Namespace, name: str) -> float:
 
 def test_a_deployment_scales_and_rolls_out(namespace: Namespace) -> None:
     namespace.apply("deployment.yaml")
-    status = ("rollout", "status", "deployment/web", "--timeout=90s")
+    status = ("rollout", "status", "deployment/web", "--timeout=120s")
     namespace.kubectl(*status)
     namespace.kubectl("scale", "deployment/web", "--replicas=3")
     namespace.kubectl(*status)
