@@ -244,6 +244,15 @@ def test_leaving_auto_writes_nothing_and_lets_the_document_expire(mode: str) -> 
     assert (expired.effects, expired.memory.applied) == ((), None)
 
 
+def test_knobs_that_are_taken_away_are_no_longer_renewed() -> None:
+    seen = following(XI_512, 4, ttft=ttft(0.2), expires=NOW + 10)
+    decision = _decide(applied(XI_512, 4), seen, knobs=None)
+    assert decision.effects == ()
+    assert decision.memory.applied is not None
+    expired = _decide(decision.memory, seen, NOW + 20, knobs=None)
+    assert (expired.effects, expired.memory.applied) == ((), None)
+
+
 @pytest.mark.parametrize("phase", list(Phase))
 def test_a_conflict_ends_the_change_and_nothing_is_written(phase: Phase) -> None:
     seen = following(XI_512, 2, conflict="field manager kubectl owns the document")

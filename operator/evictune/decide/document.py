@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from evictune.api.decision import Applied, Effect, Memory, Pending, WriteKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
-from evictune.api.policy import Mode
 from evictune.decide.situation import Situation
 
 
@@ -19,12 +18,11 @@ def reconcile(situation: Situation) -> Memory:
         return memory
     in_force = document is not None and document.expires > situation.now
     known = memory.applied.revision if memory.applied else 0
-    auto = situation.policy.spec.mode is Mode.AUTO
-    if document is not None and (in_force or auto) and document.revision > known:
+    if document is not None and (in_force or situation.may_write) and document.revision > known:
         # The status was lost or set back: what the document says is what is applied.
         adopted = Applied(document.revision, "adopted", document.values)
         return replace(memory, applied=adopted)
-    if not auto and not in_force:
+    if not situation.may_write and not in_force:
         # No longer renewed and now expired: the engines are back at stock LRU.
         return replace(memory, applied=None)
     return memory
