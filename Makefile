@@ -62,6 +62,10 @@ constraints: $(READY) ## pin anew what requirements/ and the distributions ask f
 	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python \
 	    --override constraints/overrides.txt requirements/dev.txt operator/pyproject.toml policies/pyproject.toml; \
 	} > constraints/dev.txt.new && mv constraints/dev.txt.new constraints/dev.txt
+	{ echo "# Exact versions in the operator's image, for any python from 3.11. Made by: make constraints"; \
+	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 \
+	    --constraint constraints/dev.txt operator/pyproject.toml; \
+	} > constraints/operator.txt.new && mv constraints/operator.txt.new constraints/operator.txt
 
 clean: ## remove the environment and everything built in the checkout
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -136,6 +136,14 @@ def test_the_annotation_moves_the_plugin_s_port_and_ipv6_is_bracketed() -> None:
     assert target.pods[0].plugin_url == "http://[fd00::7]:9500/metrics"
 
 
+@pytest.mark.parametrize("port", ["", "9,410", "0", "65536", "http"])
+def test_an_annotation_that_is_no_port_is_named_not_passed_over(port: str) -> None:
+    wrong = pod("owl-a", annotations={"evictune.io/metrics-port": port})
+    state = read(FakeApi(workload=workload(), replicasets=[REPLICA_SET], pods=[wrong])).state
+    assert state.problem is Reason.INVALID_ANNOTATION
+    assert f"the annotation evictune.io/metrics-port is {port!r}" in state.message
+
+
 @pytest.mark.parametrize(
     ("api", "reason", "words"),
     [

@@ -248,6 +248,12 @@ class Reason(StrEnum):
         "No container of the pod looks like an engine.",
         "Set spec.containerName.",
     )
+    INVALID_ANNOTATION = (
+        "InvalidAnnotation",
+        Kind.RESOURCE,
+        "An annotation of a pod cannot be used.",
+        "Write what the message asks for into the pod template.",
+    )
     METRICS_AVAILABLE = ("MetricsAvailable", Kind.RESOURCE, "Every reading needed has a value.")
     POLICY_ACTIVE = (
         "PolicyActive",

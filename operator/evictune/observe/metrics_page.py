@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the table of names: `python -m evictune.observe.metrics_page`."""
+"""docs/metrics.md, written from the table of names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evictune.observe.target import METRICS_PORT_ANNOTATION
 _INTRODUCTION = """\
 # Metrics that evictune reads
 
-Generated from `evictune/observe/dialects.py` (`python -m evictune.observe.metrics_page`).
+Generated from `evictune/observe/dialects.py` (`make generate`).
 
 A reading is a value, `Idle` (known to have no traffic) or `Unknown` with a reason; never a zero
 that means "could not read". Only pods count that the API server shows as ready: series of pods
@@ -71,7 +71,3 @@ def _page() -> Iterator[str]:
 def metrics_page() -> str:
     """The text of docs/metrics.md."""
     return "\n".join(_page()) + "\n"
-
-
-if __name__ == "__main__":
-    print(metrics_page(), end="")

@@ -118,15 +118,27 @@ def engine_pod(pod: Object, container_name: str | None) -> EnginePod:
     container: EngineContainer = find_engine(pod["spec"]["containers"], container_name)
     address = str(pod["status"]["podIP"])
     host = f"[{address}]" if ":" in address else address
-    annotation = (metadata.get("annotations") or {}).get(METRICS_PORT_ANNOTATION, "")
-    plugin_port = int(annotation) if annotation.isdecimal() else PLUGIN_PORT
     return EnginePod(
         key=PodKey(metadata["namespace"], metadata["name"]),
         engine=container.engine,
         engine_url=f"http://{host}:{container.port}/metrics",
-        plugin_url=f"http://{host}:{plugin_port}/metrics",
+        plugin_url=f"http://{host}:{_plugin_port(metadata)}/metrics",
         uid=metadata["uid"],
     )
+
+
+def _plugin_port(metadata: Object) -> int:
+    """The plugin's port: its own, unless the pod's annotation names another."""
+    text = (metadata.get("annotations") or {}).get(METRICS_PORT_ANNOTATION)
+    if text is None:
+        return PLUGIN_PORT
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ContainerError(
+            Reason.INVALID_ANNOTATION,
+            f"pod {metadata['name']}: the annotation {METRICS_PORT_ANNOTATION} is {text!r}: "
+            "write a port number from 1 to 65535",
+        )
+    return int(text)
 
 
 def is_ready(pod: Object) -> bool:
