@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import random
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -155,10 +156,12 @@ class Plant:
         tokens_per_second: float = 2700.0,
         overhead: float = 0.03,
         delay: float = 1.0,
+        noise: float = 0.0,
     ) -> None:
         self.policy = policy
         self.pool = Pool(capacity_tokens // BLOCK)
         self.rate, self.overhead, self.delay = tokens_per_second, overhead, delay
+        self.noise, self._random = noise, random.Random(7)
         self.now = self.started = 1_800_000_000.0
         self.memory = Memory()
         self.document: KnobDocument | None = None
@@ -271,6 +274,7 @@ class Plant:
         computed, evicted = self.pool.serve(prompt, length + ANSWER)
         uncached = computed * BLOCK
         ttft = self.overhead + uncached / self.rate
+        ttft *= max(0.5, self._random.gauss(1.0, self.noise))
         self.now += ttft
         self.served.append(Served(self.now, ttft, length, uncached, evicted))
         self.now += 0.04

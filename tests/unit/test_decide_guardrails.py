@@ -171,6 +171,18 @@ def test_out_of_reach_is_said_once() -> None:
     assert again.memory.pending is None
 
 
+def test_a_regime_that_comes_and_goes_pushes_out_no_change() -> None:
+    left = _left(KnobValues(736, 60), too_small=True, until=NOW + 9999)
+    policy, memory = make_policy(), _steady(quarantine=(left,))
+    for tick in range(40):
+        reading = ttft(0.4 if tick % 2 else 0.31)
+        memory = decide(policy, memory, following(XI_1024, ttft=reading), NOW + 61 * tick).memory
+    decision = decide(policy, memory, following(XI_1024, ttft=ttft(0.4)), NOW + 61 * 39 + 60)
+    told = reasons(decision.memory.decisions)
+    assert told.count(Reason.REGIME_CHANGED) == 3
+    assert told.count(Reason.EXHAUSTED) == 1
+
+
 def test_the_bound_stands_in_the_way_of_what_is_wanted() -> None:
     bounds = {"tlru": {"xiTokens": {"min": 32, "max": 512}}}
     memory = applied(XI_512, regime=RegimeState(Reason.REUSE_LOST, NOW - 60, ""))

@@ -67,6 +67,17 @@ def test_more_conversations_come_and_another_xi_is_found(threshold: str, quantil
     assert plant.tail(20) <= 1.15 * _best_tail(Load(5))
 
 
+@pytest.mark.parametrize("conversations", [3, 5])
+def test_noise_moves_nothing_for_long(conversations: int) -> None:
+    """Each time to first token off by 15 %: the search ends all the same, near the best."""
+    plant = Plant(_policy("180ms"), Load(conversations), noise=0.15)
+    plant.run(250)
+    assert len(plant.changes(Reason.INTENDED)) <= 8
+    late = [record for record in plant.changes(*STEPS) if record.time > plant.now - 60]
+    assert late == []
+    assert plant.tail(60) <= 1.5 * _best_tail(Load(conversations))
+
+
 def test_a_target_out_of_reach_is_said_and_the_best_stays() -> None:
     plant = Plant(_policy("100ms"), Load(5))
     plant.run(300)

@@ -22,6 +22,9 @@ from evictune.decide.protocol import advance
 from evictune.decide.situation import Hold, Situation, Step, identity, remember, sentence, show
 from evictune.decide.wishes import Wish, wish
 
+# Of the records kept, so many at most tell that the regime changed.
+MAX_REGIMES = 3
+
 
 def decide(
     policy: EvictionPolicy, memory: Memory, observation: Observation, now: float
@@ -36,7 +39,7 @@ def decide(
     situation = replace(situation, memory=replace(situation.memory, regime=regime))
     step = advance(situation) if situation.memory.pending else _consider(situation)
     audit = (*changed, *step.records)
-    kept = replace(step.memory, decisions=(*step.memory.decisions, *audit)[-MAX_DECISIONS:])
+    kept = replace(step.memory, decisions=_latest((*step.memory.decisions, *audit)))
     after = replace(situation, memory=kept)
     return Decision(
         memory=kept,
@@ -46,6 +49,13 @@ def decide(
         holds=step.holds,
         next_check=step.next_check,
     )
+
+
+def _latest(records: tuple[DecisionRecord, ...]) -> tuple[DecisionRecord, ...]:
+    """The last records. A regime that comes and goes does not push out what was changed and why."""
+    regimes = [each for each in records if each.reason is Reason.REGIME_CHANGED]
+    old = regimes[:-MAX_REGIMES]
+    return tuple(each for each in records if each not in old)[-MAX_DECISIONS:]
 
 
 def _regime(situation: Situation) -> tuple[RegimeState, tuple[DecisionRecord, ...]]:
