@@ -218,7 +218,7 @@ def localcluster(*words: str) -> str:
 
 
 def run_a_pod(kubeconfig: Path, node: str) -> None:
-    kubectl = [ensure("kubectl"), "--kubeconfig", kubeconfig]
+    kubectl = [str(ensure("kubectl")), f"--kubeconfig={kubeconfig}"]
     pod = POD.replace("NAMESPACE", "default").replace("NAME", "one").replace("NODE", node)
     pod = pod.replace("IMAGE", base_image().reference)
     subprocess.run([*kubectl, "apply", "-f", "-"], input=pod, text=True, check=True)

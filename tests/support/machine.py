@@ -33,8 +33,8 @@ class Surroundings:
     @classmethod
     def now(cls) -> Surroundings:
         """The mounts, links, named network namespaces and kernel settings of this moment."""
-        settings = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic")
-        settings += ("kernel/panic_on_oops", "net/ipv4/ip_forward")
+        settings = ["vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic"]
+        settings += ["kernel/panic_on_oops", "net/ipv4/ip_forward"]
         return cls(
             mounts=frozenset(_mounts()),
             # The links of clusters that others run at the same time come and go.

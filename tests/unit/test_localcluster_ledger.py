@@ -150,7 +150,7 @@ def test_missing_packages_are_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(system.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(MachineError) as caught:
         require_node()
     assert "a node needs root" in str(caught.value)
