@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,7 +91,10 @@ def up(name: str, with_node: bool, progress: Progress) -> State:
 
 
 def down(name: str) -> bool:
-    """End a cluster and clean up after any whose owner died. False if it was not up."""
+    """End a cluster, its logs included, and clean up after any whose owner died.
+
+    False if there was nothing to do.
+    """
     state = state_of(name)
     if state is not None:
         os.kill(int(state.keeper.split(":")[1]), signal.SIGTERM)
@@ -100,7 +104,7 @@ def down(name: str) -> bool:
                 raise BackgroundError(f"cluster {name!r} does not end: see {state.logs}")
             time.sleep(POLL_SECONDS)
     swept = sweep()
-    (directory_of(name) / "state.json").unlink(missing_ok=True)
+    shutil.rmtree(directory_of(name), ignore_errors=True)
     return state is not None or bool(swept)
 
 

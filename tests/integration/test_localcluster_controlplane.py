@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import controlplane
+from localcluster import background, controlplane
 from localcluster.controlplane import ControlPlane, KubectlError
 from localcluster.identity import alive
 from localcluster.ledger import entries, sweep
@@ -245,6 +245,7 @@ def test_commands_up_status_down(tmp_path: Path) -> None:
         down = command("down")
     assert down.stdout == "removed\n"
     assert command("status").returncode == 1
+    assert not background.directory_of(name).exists()
 
 
 def test_command_refuses_a_bad_name_in_words() -> None:
