@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -33,8 +34,9 @@ class Server:
                 time.sleep(delay)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                with contextlib.suppress(BrokenPipeError):  # the client gave up
+                    self.end_headers()
+                    self.wfile.write(answer)
 
             do_GET = do_PATCH = do_POST = _serve  # noqa: N815
 
