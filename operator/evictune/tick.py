@@ -21,10 +21,11 @@ from evictune.api.observation import Interval, Observation, Value
 from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
 from evictune.api.quantity import FieldError
-from evictune.api.status import invalid_status, memory_from_status, status_of
+from evictune.api.reasons import Reason
+from evictune.api.status import invalid_status, memory_from_status, status_of, unready_status
 from evictune.decide import decide
 from evictune.index import Key, PolicyIndex, is_leaving
-from evictune.kube import KubeApi, policies_path
+from evictune.kube import ApiError, KubeApi, policies_path
 from evictune.operator_metrics import OperatorMetrics
 
 # A policy that cannot be understood is looked at again this often; an edit wakes it at once.
@@ -108,10 +109,14 @@ class Ticker:
         interval = policy.spec.behavior.interval
         memory = memory_from_status(policy.status)
         await self._tell_again(policy, memory)
-        stored, observation = await asyncio.gather(
-            self._blocking(self._executor.knobs.read, policy),
-            self._observer.observe(policy),
-        )
+        try:
+            stored, observation = await asyncio.gather(
+                self._blocking(self._executor.knobs.read, policy),
+                self._observer.observe(policy),
+            )
+        except ApiError as error:
+            await self._tell_refusal(body, error)
+            raise
         observation = self._complete(policy, observation, stored)
         now = self._clock()
         decision = decide(policy, memory, observation, now)
@@ -146,6 +151,14 @@ class Ticker:
                 "stays so until the ConfigMap is deleted"
             )
         return replace(observation, document=stored.document, conflict=conflict)
+
+    async def _tell_refusal(self, body: Mapping[str, Any], error: ApiError) -> None:
+        """Say on the policy that the document may not be read; an outage cannot be told there."""
+        if not error.status:
+            return
+        message = f"reading the knob document: {error}"
+        wanted = unready_status(body, Reason.CLUSTER_UNAVAILABLE, message, self._clock())
+        await self._blocking(self._executor.remember, body, wanted)
 
     async def _tell_again(self, policy: EvictionPolicy, memory: Memory) -> None:
         """At the first tick: Events that a predecessor may have died before emitting."""

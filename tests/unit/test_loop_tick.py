@@ -195,6 +195,20 @@ def test_an_api_server_that_is_away_makes_the_tick_fail(scene: Scene) -> None:
         scene.tick()
 
 
+def test_a_document_that_may_not_be_read_is_told_on_the_policy(scene: Scene) -> None:
+    refusal = ApiError(403, "Forbidden", "configmaps is forbidden")
+    scene.api.fault = lambda method, path: refusal if "/configmaps/" in path else None
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            scene.tick()
+    assert scene.ready()[:2] == ("False", "ClusterUnavailable")
+    assert "configmaps is forbidden" in scene.ready()[2]
+    assert len([path for _, path, _ in scene.api.requests if path.endswith("/status")]) == 1
+    scene.api.fault = lambda method, path: None
+    scene.tick()
+    assert scene.ready()[1] != "ClusterUnavailable"
+
+
 def test_events_that_a_predecessor_may_have_lost_are_emitted_once(scene: Scene) -> None:
     decision = {
         "decisionID": "d-1",

@@ -60,9 +60,14 @@ def status_of(
 
 
 def invalid_status(body: Mapping[str, Any], error: FieldError, now: float) -> Json:
-    """The status of a resource that cannot be used: what was remembered stays, Ready is False."""
+    """The status of a resource that cannot be used."""
+    return unready_status(body, Reason.INVALID, str(error), now)
+
+
+def unready_status(body: Mapping[str, Any], reason: Reason, message: str, now: float) -> Json:
+    """The status of a resource that is not followed: what was remembered stays, Ready is False."""
     metadata, status = body.get("metadata") or {}, dict(body.get("status") or {})
-    condition = Condition(ConditionType.READY, False, Reason.INVALID, str(error))
+    condition = Condition(ConditionType.READY, False, reason, message)
     generation = int(metadata.get("generation") or 0)
     ready = _condition_body(generation, status, condition, now)
     others = [each for each in _conditions_of(status) if each.get("type") != ready["type"]]
