@@ -5,10 +5,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Built before the tests, with progress, so that no test waits for a compiler.
-TEST_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet helm kubectl
+# Made before the tests, with progress, so that no test waits for a compiler.
+TEST_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl helm base-image
 TESTS_FAST := tests/unit tests/property
-TESTS_REAL := tests/cases tests/integration tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-long bench lint format generate constraints clean
@@ -32,7 +31,9 @@ demo: $(READY) ## a real vLLM, stock LRU against the closed loop: no root, no cl
 test: $(READY) ## everything: unit, property, integration, end to end on a real node (root)
 	$(BIN)/python -m localcluster install-packages prometheus
 	$(BIN)/python -m localcluster build $(TEST_BINARIES)
-	$(BIN)/python -m pytest $(TESTS_FAST) $(TESTS_REAL)
+	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
+	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/e2e
 
 test-fast: $(READY) ## unit and property tests: under a minute
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
