@@ -15,7 +15,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from evictune.act.status import StatusPrunedError
 from evictune.index import Entry, Key
+from evictune.kube import ApiError
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
 
@@ -24,6 +26,8 @@ DEFAULT_INTERVAL = 30.0
 TICK_LIMIT = 120.0
 # The first ticks of many policies are spread over this share of the default interval.
 JITTER = 0.1
+
+_OUTSIDE = (ApiError, StatusPrunedError, TimeoutError)
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +127,8 @@ class PolicyLoop:
                 type(error).__name__,
                 error,
                 extra={"fields": {"namespace": key[0], "policy": key[1]}},
-                exc_info=log.isEnabledFor(logging.DEBUG),
+                # What the outside world does needs no traceback; what we got wrong does.
+                exc_info=not isinstance(error, _OUTSIDE) or log.isEnabledFor(logging.DEBUG),
             )
             return error
         self._metrics.tick_seconds.labels(*key).observe(self._clock.monotonic() - began)

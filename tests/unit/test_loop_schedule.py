@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from evictune.index import Entry, Key
+from evictune.kube import ApiError
 from evictune.loop import Scheduler, jitter_of, next_due
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
@@ -122,6 +123,26 @@ def test_a_failed_tick_is_counted_and_tried_again_at_the_next_point() -> None:
         assert failures(metrics_of(scheduler)) == 1
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [(ApiError(503, "ServiceUnavailable", "away"), False), (KeyError("ours"), True)],
+)
+def test_only_our_own_mistakes_are_logged_with_a_traceback(
+    caplog: pytest.LogCaptureFixture, error: Exception, traced: bool
+) -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def fail() -> Outcome:
+            raise error
+
+        ticks.plan["a"] = fail
+        scheduler.ensure(entry("a"))
+        await clock.advance(1)
+
+    run(scenario)
+    (line,) = [each for each in caplog.records if "tick failed" in each.getMessage()]
+    assert bool(line.exc_info) is traced
 
 
 def metrics_of(scheduler: Scheduler) -> OperatorMetrics:
