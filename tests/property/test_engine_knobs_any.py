@@ -14,8 +14,10 @@ from evictune_policies.engine.source import FILE_NAME, KnobSource, Wanted
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
 values = st.recursive(
     leaves,
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["policy", "xiTokens", "qHatTokens", "p"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["policy", "xiTokens", "qHatTokens", "p"]), inner)
+    ),
     max_leaves=8,
 )
 tokens = st.integers(-2, MAX_TOKENS + 2) | leaves

@@ -11,6 +11,7 @@ from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.request import Request
 
+init_none_hash(sha256)
 _request_numbers = itertools.count()
 
 
@@ -28,7 +29,6 @@ def cache_config(blocks: int, block_size: int) -> KVCacheConfig:
 
 def cache_manager(blocks: int, block_size: int = 16, max_model_len: int = 16_384) -> KVCacheManager:
     """A stock cache manager with prefix caching. One block more than ``blocks`` is the null block."""
-    init_none_hash(sha256)
     return KVCacheManager(
         cache_config(blocks + 1, block_size),
         max_model_len=max_model_len,

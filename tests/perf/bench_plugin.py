@@ -1,0 +1,298 @@
+"""What the plugin costs a scheduler, against stock vLLM in the same process.
+
+    python -m tests.perf.bench_plugin --output build/bench.json
+
+Both arms are vLLM's own classes; in one the plugin is installed with T-LRU in force. They do the
+same operations in turns, and the medians of both are compared. Each arm is a fork of this process:
+in one process the interpreter's inline caches, which live in the code both arms share, would
+thrash between stock's queue and ours, as they never do in an engine. Times are CPU time of the
+thread, so that other work on the machine disturbs less. Exits 1 when a bound is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1.core.kv_cache_manager import KVCacheManager
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
+
+from demo.constants import ModelSize
+from demo.model import cached_model
+from evictune_policies.engine.knobs import Knobs
+from evictune_policies.engine.tlru import TailOptimizedLRU
+from tests.support.vllm_parts import cache_config, cache_manager, make_request
+
+BLOCK = 16
+POOLS = (16_384, 131_072)
+KNOBS = Knobs("t-lru", xi_tokens=2048, q_hat_tokens=200)
+BOUNDS = {
+    "scheduler step": 1.03,
+    "get_new_blocks(512)": 1.05,
+    "get_new_blocks(1)": 1.15,
+    "touch(256)": 1.05,
+    "touch(32)": 1.15,
+    "free(520)": 1.25,
+}
+ROUNDS = 120
+SINGLES = 64  # a single get_new_blocks(1) is shorter than reading the clock
+STEPS, STEP_ROUNDS, RUNNING = 20, 24, 64
+Times = dict[str, list[float]]
+Prepare = Callable[[KVCacheManager], None]
+
+
+def clock() -> float:
+    """CPU microseconds of this thread."""
+    return time.thread_time_ns() / 1000
+
+
+def stock(manager: KVCacheManager) -> None:
+    """Leave the manager as it is."""
+
+
+def with_plugin(manager: KVCacheManager) -> None:
+    """Install the plugin, T-LRU in force."""
+    policy = TailOptimizedLRU(manager)
+    policy.install()
+    policy.apply(KNOBS)
+
+
+def prompt(blocks: int, seed: int) -> list[int]:
+    """Token ids that fill exactly that many blocks and share nothing with another seed's."""
+    return [seed, *range(blocks * BLOCK - 1)]
+
+
+def finish(manager: KVCacheManager, request: Request) -> float:
+    """Free a finished request; returns the time it took."""
+    request.status = RequestStatus.FINISHED_STOPPED
+    start = clock()
+    manager.free(request)
+    return clock() - start
+
+
+def run(manager: KVCacheManager, blocks: int, seed: int) -> Request:
+    """Allocate a request of that many blocks, all of them new."""
+    request = make_request(prompt(blocks, seed), BLOCK)
+    request.num_computed_tokens = 0
+    assert manager.allocate_slots(request, request.num_tokens) is not None
+    return request
+
+
+def pool_round(manager: KVCacheManager, seed: int) -> Iterator[tuple[str, float]]:
+    """Each operation once, on a pool full of cached blocks; leaves it full again."""
+    pool = manager.block_pool
+    request = run(manager, 520, seed)
+    (group,) = manager.coordinator.single_type_managers
+    blocks = list(group.req_to_blocks[request.request_id])
+    yield "free(520)", finish(manager, request)
+    for count in (256, 32):
+        start = clock()
+        pool.touch(blocks[:count])
+        yield f"touch({count})", clock() - start
+        pool.free_blocks(reversed(blocks[:count]))
+    start = clock()
+    taken = pool.get_new_blocks(512)
+    yield "get_new_blocks(512)", clock() - start
+    pool.free_blocks(taken)
+    finish(manager, run(manager, 512 + SINGLES, seed + 1))
+    start = clock()
+    singles = [pool.get_new_blocks(1) for _ in range(SINGLES)]
+    yield "get_new_blocks(1)", (clock() - start) / SINGLES
+    for single in singles:
+        pool.free_blocks(single)
+
+
+def full_pool(blocks: int, prepare: Prepare) -> KVCacheManager:
+    """A manager whose every block holds what finished requests left."""
+    manager = cache_manager(blocks, BLOCK)
+    prepare(manager)
+    for seed in range(blocks // 256 + 2):
+        finish(manager, run(manager, 256, -1 - seed))
+    return manager
+
+
+Round = Callable[[int], Iterator[tuple[str, float]]]
+
+
+class Arm:
+    """One of the two, in a process of its own.
+
+    Args:
+        make: Called in that process; returns what does one round.
+    """
+
+    def __init__(self, make: Callable[[], Round]) -> None:
+        context = get_context("fork")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=self._serve, args=(make, theirs), daemon=True)
+        self._process.start()
+        theirs.close()  # so that its end, should it fail, is noticed
+        assert self._connection.recv() == "ready"
+
+    @staticmethod
+    def _serve(make: Callable[[], Round], connection: Any) -> None:
+        one_round = make()
+        gc.collect()
+        gc.disable()
+        connection.send("ready")
+        while (seed := connection.recv()) is not None:
+            connection.send(list(one_round(seed)))
+
+    def round(self, seed: int) -> list[tuple[str, float]]:
+        """Do one round; returns what took how long."""
+        self._connection.send(seed)
+        times: list[tuple[str, float]] = self._connection.recv()
+        return times
+
+    def end(self) -> None:
+        """End the process."""
+        self._connection.send(None)
+        self._process.join()
+
+
+def in_turns(make: Callable[[Prepare], Round], rounds: int) -> tuple[Times, Times]:
+    """Run stock and ours round by round, each first as often as the other."""
+    arms = [Arm(partial(make, prepare)) for prepare in (stock, with_plugin)]
+    times: tuple[Times, Times] = ({}, {})
+    for number in range(-3, rounds):  # the first three warm up
+        for place in (0, 1) if number % 2 else (1, 0):
+            for name, spent in arms[place].round(1_000_000 + 2 * number):
+                if number >= 0:
+                    times[place].setdefault(name, []).append(spent)
+    for arm in arms:
+        arm.end()
+    return times
+
+
+def measure_pool(blocks: int) -> tuple[Times, Times]:
+    """Times of the pool's operations: stock, ours."""
+
+    def make(prepare: Prepare) -> Round:
+        return partial(pool_round, full_pool(blocks, prepare))
+
+    return in_turns(make, ROUNDS)
+
+
+class ModelLess:
+    """A real scheduler whose model answers at once, kept busy with conversations."""
+
+    def __init__(self, blocks: int, prepare: Prepare) -> None:
+        config = EngineArgs(
+            model=str(cached_model(ModelSize(layers=1, hidden=64, intermediate=64, heads=1))),
+            dtype="float32",
+            max_model_len=4096,
+            max_num_seqs=RUNNING,
+            max_num_batched_tokens=4096,
+            enable_prefix_caching=True,
+            async_scheduling=False,
+        )
+        vllm_config = config.create_engine_config()
+        vllm_config.cache_config.num_gpu_blocks = blocks + 1
+        self.scheduler = Scheduler(
+            vllm_config,
+            cache_config(blocks + 1, BLOCK),
+            StructuredOutputManager(vllm_config),
+            block_size=BLOCK,
+            hash_block_size=BLOCK,
+        )
+        manager = self.scheduler.kv_cache_manager
+        prepare(manager)
+        for seed in range(blocks // 256 + 2):
+            finish(manager, run(manager, 256, -1 - seed))
+        self.random = random.Random(5)
+        self.histories = [prompt(40, 10_000_000 + number) for number in range(4 * RUNNING)]
+
+    def turn(self) -> Request:
+        """The next turn of some conversation: its history, and a new question."""
+        history = self.random.choice(self.histories)
+        if len(history) > 3000:
+            del history[900:]
+        history += [self.random.randrange(1000) for _ in range(100)]
+        return make_request(history, BLOCK, max_tokens=32)
+
+    def round(self, _seed: int) -> Iterator[tuple[str, float]]:
+        """Some steps, with as many requests arriving as end."""
+        spent = 0.0
+        for _ in range(STEPS):
+            while len(self.scheduler.requests) < RUNNING:
+                self.scheduler.add_request(self.turn())
+            start = clock()
+            scheduled = self.scheduler.schedule()
+            spent += clock() - start
+            answer = self.answer(scheduled)
+            start = clock()
+            self.scheduler.update_from_output(scheduled, answer)
+            spent += clock() - start
+        yield "scheduler step", spent / STEPS
+
+    def answer(self, scheduled: Any) -> ModelRunnerOutput:
+        """One token for every request whose prompt is done."""
+        names = list(scheduled.num_scheduled_tokens)
+        done = [
+            (request := self.scheduler.requests[name]).num_computed_tokens >= request.num_tokens
+            for name in names
+        ]
+        return ModelRunnerOutput(
+            req_ids=names,
+            req_id_to_index={name: place for place, name in enumerate(names)},
+            sampled_token_ids=[[7] if ready else [] for ready in done],
+        )
+
+
+def measure_steps(blocks: int) -> tuple[Times, Times]:
+    """Times of a scheduler step: stock, ours."""
+    return in_turns(lambda prepare: ModelLess(blocks, prepare).round, STEP_ROUNDS)
+
+
+def results() -> Iterator[dict[str, Any]]:
+    """One entry for each operation and pool size."""
+    for blocks in POOLS:
+        for peers, ours in (measure_pool(blocks), measure_steps(blocks)):
+            for name, times in peers.items():
+                peer, our = median(times), median(ours[name])
+                yield {
+                    "name": f"{name}, {blocks:,} blocks",
+                    "peer": "stock vLLM",
+                    "peer_value": round(peer, 3),
+                    "our_value": round(our, 3),
+                    "ratio": round(our / peer, 4),
+                    "bound": BOUNDS[name],
+                    "unit": "µs",
+                }
+
+
+def main() -> int:
+    """Measure, write, tell; 1 when a bound is exceeded."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("build/bench.json"))
+    output: Path = parser.parse_args().output
+    entries = []
+    for entry in results():
+        entries.append(entry)
+        verdict = "" if entry["ratio"] <= entry["bound"] else "  TOO SLOW"
+        print(
+            f"{entry['name']:<36} {entry['peer_value']:>10.2f} {entry['our_value']:>10.2f} µs"
+            f"  ratio {entry['ratio']:.3f}  bound {entry['bound']}{verdict}",
+            flush=True,
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+    return int(any(entry["ratio"] > entry["bound"] for entry in entries))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
