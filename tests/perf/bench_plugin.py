@@ -39,7 +39,6 @@ from tests.support.vllm_parts import cache_config, cache_manager, make_request
 
 BLOCK = 16
 POOLS = (16_384, 131_072)
-KNOBS = Knobs("t-lru", xi_tokens=2048, q_hat_tokens=200)
 BOUNDS = {
     "scheduler step": 1.03,
     "get_new_blocks(512)": 1.05,
@@ -64,11 +63,15 @@ def stock(manager: KVCacheManager) -> None:
     """Leave the manager as it is."""
 
 
-def with_plugin(manager: KVCacheManager) -> None:
+def with_plugin(manager: KVCacheManager, xi_tokens: int = 2048) -> None:
     """Install the plugin, T-LRU in force."""
     policy = TailOptimizedLRU(manager)
     policy.install()
-    policy.apply(KNOBS)
+    policy.apply(Knobs("t-lru", xi_tokens, q_hat_tokens=200))
+
+
+# With xi 0 all is sorted and stock's order comes out, so that both schedulers see the same hits.
+with_plugin_in_stock_order = partial(with_plugin, xi_tokens=0)
 
 
 def prompt(blocks: int, seed: int) -> list[int]:
@@ -99,11 +102,16 @@ def pool_round(manager: KVCacheManager, seed: int) -> Iterator[tuple[str, float]
     (group,) = manager.coordinator.single_type_managers
     blocks = list(group.req_to_blocks[request.request_id])
     yield "free(520)", finish(manager, request)
-    for count in (256, 32):
-        start = clock()
-        pool.touch(blocks[:count])
-        yield f"touch({count})", clock() - start
-        pool.free_blocks(reversed(blocks[:count]))
+    start = clock()
+    pool.touch(blocks[:256])
+    yield "touch(256)", clock() - start
+    pool.free_blocks(reversed(blocks[:256]))
+    parts = [blocks[first : first + 32] for first in range(0, 256, 32)]
+    start = clock()
+    for part in parts:
+        pool.touch(part)
+    yield "touch(32)", (clock() - start) / len(parts)
+    pool.free_blocks(reversed(blocks[:256]))
     start = clock()
     taken = pool.get_new_blocks(512)
     yield "get_new_blocks(512)", clock() - start
@@ -116,10 +124,23 @@ def pool_round(manager: KVCacheManager, seed: int) -> Iterator[tuple[str, float]
         pool.free_blocks(single)
 
 
+def scatter(manager: KVCacheManager) -> None:
+    """Bring the free blocks into the random order they have in an engine that ran for long.
+
+    In a fresh pool, blocks that are neighbours in the queue are neighbours in memory, and which
+    arm profits from that depends on which blocks it hands out.
+    """
+    pool = manager.block_pool
+    taken = pool.get_new_blocks(pool.get_num_free_blocks())
+    random.Random(3).shuffle(taken)
+    pool.free_blocks(taken)
+
+
 def full_pool(blocks: int, prepare: Prepare) -> KVCacheManager:
     """A manager whose every block holds what finished requests left."""
     manager = cache_manager(blocks, BLOCK)
     prepare(manager)
+    scatter(manager)
     for seed in range(blocks // 256 + 2):
         finish(manager, run(manager, 256, -1 - seed))
     return manager
@@ -164,9 +185,11 @@ class Arm:
         self._process.join()
 
 
-def in_turns(make: Callable[[Prepare], Round], rounds: int) -> tuple[Times, Times]:
+def in_turns(
+    make: Callable[[Prepare], Round], ours: Prepare, rounds: int
+) -> tuple[Times, Times]:
     """Run stock and ours round by round, each first as often as the other."""
-    arms = [Arm(partial(make, prepare)) for prepare in (stock, with_plugin)]
+    arms = [Arm(partial(make, prepare)) for prepare in (stock, ours)]
     times: tuple[Times, Times] = ({}, {})
     for number in range(-3, rounds):  # the first three warm up
         for place in (0, 1) if number % 2 else (1, 0):
@@ -184,7 +207,7 @@ def measure_pool(blocks: int) -> tuple[Times, Times]:
     def make(prepare: Prepare) -> Round:
         return partial(pool_round, full_pool(blocks, prepare))
 
-    return in_turns(make, ROUNDS)
+    return in_turns(make, with_plugin, ROUNDS)
 
 
 class ModelLess:
@@ -211,6 +234,7 @@ class ModelLess:
         )
         manager = self.scheduler.kv_cache_manager
         prepare(manager)
+        scatter(manager)
         for seed in range(blocks // 256 + 2):
             finish(manager, run(manager, 256, -1 - seed))
         self.random = random.Random(5)
@@ -255,7 +279,11 @@ class ModelLess:
 
 def measure_steps(blocks: int) -> tuple[Times, Times]:
     """Times of a scheduler step: stock, ours."""
-    return in_turns(lambda prepare: ModelLess(blocks, prepare).round, STEP_ROUNDS)
+
+    def make(prepare: Prepare) -> Round:
+        return ModelLess(blocks, prepare).round
+
+    return in_turns(make, with_plugin_in_stock_order, STEP_ROUNDS)
 
 
 def results() -> Iterator[dict[str, Any]]:

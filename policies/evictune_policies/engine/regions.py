@@ -17,13 +17,26 @@ from itertools import pairwise
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
 
 
+class Tally:
+    """Counts evicted blocks. An object, because adding to an attribute is what costs least."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+
 class Region:
-    """One linked list of free blocks, between two blocks that are never handed out."""
+    """One linked list of free blocks, between two blocks that are never handed out.
 
-    __slots__ = ("head", "name", "tail")
+    Attributes:
+        tally: Counts the blocks with a hash that are handed out from here.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("head", "tail", "tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
         self.head = KVCacheBlock(block_id=-1)
         self.tail = KVCacheBlock(block_id=-1)
         self.clear()
@@ -60,10 +73,10 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
     Args:
         blocks: The free blocks, first to be evicted first; all join the first region.
         size: Blocks in the pool; block ids are below it.
-        names: Names of the regions, first to be evicted first.
+        tallies: One for each region, first to be evicted first.
 
     Attributes:
-        evicted: Blocks with a hash that were handed out, by the name of their region.
+        regions: In eviction order.
         longest: By block id, in tokens: the largest length of any finished request that held the
             block since it was filled; 0 when there is none. Here, because a block is filled anew
             when the queue hands it out.
@@ -71,14 +84,13 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
             Forgotten, too, when the block is filled anew.
     """
 
-    def __init__(self, blocks: list[KVCacheBlock], size: int, names: tuple[str, ...]) -> None:
+    def __init__(self, blocks: list[KVCacheBlock], size: int, tallies: Iterable[Tally]) -> None:
         super().__init__([])
-        self.regions = tuple(Region(name) for name in names)
+        self.regions = tuple(Region(tally) for tally in tallies)
         for region, behind in pairwise(self.regions):
             region.tail.next_free_block = behind.head
         self.fake_free_list_head = self.regions[0].head
         self.fake_free_list_tail = self.regions[-1].tail
-        self.evicted = dict.fromkeys(names, 0)
         self.longest = [0] * size
         self.awaited: dict[int, set[str]] = {}
         self.regions[0].append(blocks)
@@ -111,7 +123,7 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
                 block.prev_free_block = block.next_free_block = None
                 self.longest[block.block_id] = 0
                 if block._block_hash is not None:
-                    self.evicted[region.name] += 1
+                    region.tally.blocks += 1
                     if self.awaited:
                         self.awaited.pop(block.block_id, None)
                 return [block]
@@ -132,18 +144,20 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
         """Move up to n blocks from the head of a region to ``taken``."""
         longest, head, tail = self.longest, region.head, region.tail
         block = head.next_free_block
-        evicted = 0
+        unhashed = 0
+        before = len(taken)
         for _ in range(n):
             if block is tail:
                 break
             taken.append(block)
             longest[block.block_id] = 0
-            if block._block_hash is not None:
-                evicted += 1
+            if block._block_hash is None:
+                unhashed += 1
             following = block.next_free_block
-            block.prev_free_block = block.next_free_block = None
+            block.prev_free_block = None
+            block.next_free_block = None
             block = following
-        self.evicted[region.name] += evicted
+        region.tally.blocks += len(taken) - before - unhashed
         head.next_free_block = block
         block.prev_free_block = head
 
@@ -167,17 +181,19 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
             self.regions[0].link(blocks, self.regions[0].head)
             self.num_free_blocks += len(blocks)
 
-    def relink(self, blocks: Iterable[list[KVCacheBlock]], names: Iterable[str]) -> None:
-        """Put all free blocks into regions anew, and name those. Each list in eviction order."""
-        for region, members, name in zip(self.regions, blocks, names, strict=True):
-            region.name = name
+    def relink(self, blocks: Iterable[list[KVCacheBlock]], tallies: Iterable[Tally]) -> None:
+        """Put all free blocks into regions anew. Each list in eviction order."""
+        for region, members, tally in zip(self.regions, blocks, tallies, strict=True):
+            region.tally = tally
             region.clear()
             region.append(members)
 
     def forget(self) -> None:
         """No block has content any more: all join the first region, in their present order."""
-        names = [region.name for region in self.regions]
-        self.relink([self.get_all_free_blocks(), *([] for _ in names[1:])], names)
+        free = self.get_all_free_blocks()
+        for region in self.regions:
+            region.clear()
+        self.regions[0].append(free)
         self.longest[:] = [0] * len(self.longest)
         self.awaited.clear()
 

@@ -91,7 +91,7 @@ class EngineRuntime:
             q_hat_tokens=knobs.q_hat_tokens,
             revision=in_force.revision,
             ineligible=self._ineligible,
-            evicted=dict(self._policy.evicted) if self._policy else {},
+            evicted=self._policy.evicted if self._policy else {},
             change_seconds=self._change_seconds,
             changes=self._changes,
             refused=dict(self._source.refused),

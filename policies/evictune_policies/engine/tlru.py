@@ -26,7 +26,7 @@ from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request
 
 from evictune_policies.engine.knobs import STOCK, Knobs
-from evictune_policies.engine.regions import RegionQueue
+from evictune_policies.engine.regions import RegionQueue, Tally
 
 LRU, TEL_SAFE, PROTECTED = "lru", "tel-safe", "protected"
 
@@ -41,16 +41,14 @@ class TailOptimizedLRU:
 
     Attributes:
         knobs: What is in force.
-        evicted: Blocks with a hash that were evicted so far, by region name. Only ever grows, and
-            may be read from any thread.
     """
 
     def __init__(self, manager: KVCacheManager) -> None:
         self._manager = manager
         self._pool = manager.block_pool
         free = self._pool.free_block_queue.get_all_free_blocks()
-        self._queue = RegionQueue(free, len(self._pool.blocks), (TEL_SAFE, LRU))
-        self.evicted = self._queue.evicted = {LRU: 0, TEL_SAFE: 0, PROTECTED: 0}
+        self._tallies = {name: Tally() for name in (LRU, TEL_SAFE, PROTECTED)}
+        self._queue = RegionQueue(free, len(self._pool.blocks), self._tallies_of(TEL_SAFE, LRU))
         self.knobs = STOCK
         # A block is TEL-safe when the tokens up to its end reach longest + slack. None: plain LRU.
         self._slack: int | None = None
@@ -59,6 +57,14 @@ class TailOptimizedLRU:
         self._now = 0  # grows with every call to free_blocks
         self._freed_at = [0] * len(self._pool.blocks)
         self._awaits: dict[str, set[int]] = {}  # request id -> blocks it will come back for
+
+    @property
+    def evicted(self) -> dict[str, int]:
+        """Blocks with a hash that were evicted so far, by region name. From any thread."""
+        return {name: tally.blocks for name, tally in self._tallies.items()}
+
+    def _tallies_of(self, *names: str) -> list[Tally]:
+        return [self._tallies[name] for name in names]
 
     def install(self) -> None:
         """Take over from stock. On the instances only: other pools and managers stay stock."""
@@ -218,11 +224,11 @@ class TailOptimizedLRU:
             key=lambda block: (freed_at[block.block_id] << 32) - block._block_hash_num_tokens
         )
         if self._slack is None:
-            self._queue.relink((worthless, cached), (TEL_SAFE, LRU))
+            self._queue.relink((worthless, cached), self._tallies_of(TEL_SAFE, LRU))
             return
         safe = [block for block in cached if self._is_tel_safe(block)]
         protected = [block for block in cached if not self._is_tel_safe(block)]
-        self._queue.relink((worthless + safe, protected), (TEL_SAFE, PROTECTED))
+        self._queue.relink((worthless + safe, protected), self._tallies_of(TEL_SAFE, PROTECTED))
 
     # Lengths and who waits for what.
 
