@@ -22,17 +22,17 @@ MUTATIONS: dict[str, tuple[ModuleType, str, str]] = {
         tlru, "        safe, last = queue.regions", "        last, safe = queue.regions",
     ),
     "the last length, not the largest": (
-        tlru, "if longest[number] < length:", "if longest[number] != length and length:",
+        tlru, "if block.longest < length:", "if block.longest != length and length:",
     ),
     "length of the first holder only": (
-        tlru, "if longest[number] < length:", "if longest[number] == 0:",
+        tlru, "if block.longest < length:", "if block.longest == 0:",
     ),
     "one block too many is TEL-safe": (
         tlru, "knobs.q_hat_tokens - knobs.xi_tokens + self._pool.hash_block_size",
         "knobs.q_hat_tokens - knobs.xi_tokens",
     ),
     "one block too few is TEL-safe": (
-        tlru, "return ends_at >= longest + self._slack", "return ends_at > longest + self._slack",
+        tlru, "return ends_at >= block.longest + self", "return ends_at > block.longest + self",
     ),
     "rounding of a whole chain": (
         tlru, "(first - bound) // size + 1", "(first - bound + size - 1) // size + 1",
@@ -47,10 +47,11 @@ MUTATIONS: dict[str, tuple[ModuleType, str, str]] = {
         tlru, "            self._sort()\n", "            pass\n",
     ),
     "sorting again forgets the order of release": (
-        tlru, "(freed_at[block.block_id] << 32)", "0",
+        tlru, "(block.freed_at << 32)", "0",
     ),
     "a block filled anew keeps its old length": (
-        regions, "            longest[block.block_id] = 0\n", "",
+        regions, "            taken.append(block)\n            block.longest = 0\n",
+        "            taken.append(block)\n",
     ),
     "reset_prefix_cache leaves blocks in their regions": (
         tlru, "            self._queue.forget()\n", "",

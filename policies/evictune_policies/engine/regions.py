@@ -14,7 +14,28 @@ with one (the tail of the last).
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock
+
+
+class TrackedBlock(KVCacheBlock):  # type: ignore[misc]  # vLLM is not typed for us
+    """A block with what a policy has to know of it.
+
+    In slots of the block itself: a list indexed by block id would cost a cache miss for the id, one
+    for the list and one for the number, on each of the hundreds of blocks of a request.
+
+    Attributes:
+        longest: In tokens: the largest length of any finished request that held the block since it
+            was filled; 0 when there is none. Set back when the queue hands the block out.
+        freed_at: Grows with time: when the block last joined the free blocks.
+    """
+
+    __slots__ = ("freed_at", "longest")
+
+    def __init__(self, block_id: int, pool: BlockPool | None = None) -> None:
+        super().__init__(block_id, pool=pool)
+        self.longest = 0
+        self.freed_at = 0
 
 
 class Tally:
@@ -37,8 +58,8 @@ class Region:
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
-        self.head = KVCacheBlock(block_id=-1)
-        self.tail = KVCacheBlock(block_id=-1)
+        self.head = TrackedBlock(block_id=-1)
+        self.tail = TrackedBlock(block_id=-1)
         self.clear()
 
     def clear(self) -> None:
@@ -46,13 +67,13 @@ class Region:
         self.head.next_free_block = self.tail
         self.tail.prev_free_block = self.head
 
-    def __iter__(self) -> Iterator[KVCacheBlock]:
+    def __iter__(self) -> Iterator[TrackedBlock]:
         block = self.head.next_free_block
         while block is not self.tail:
             yield block
             block = block.next_free_block
 
-    def link(self, blocks: Iterable[KVCacheBlock], after: KVCacheBlock) -> None:
+    def link(self, blocks: Iterable[TrackedBlock], after: TrackedBlock) -> None:
         """Insert blocks, in their order, behind a block of this list (or its head)."""
         before = after.next_free_block
         for block in blocks:
@@ -62,7 +83,7 @@ class Region:
         after.next_free_block = before
         before.prev_free_block = after
 
-    def append(self, blocks: Iterable[KVCacheBlock]) -> None:
+    def append(self, blocks: Iterable[TrackedBlock]) -> None:
         """Insert blocks, in their order, at the end: evicted last."""
         self.link(blocks, self.tail.prev_free_block)
 
@@ -72,31 +93,26 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
 
     Args:
         blocks: The free blocks, first to be evicted first; all join the first region.
-        size: Blocks in the pool; block ids are below it.
         tallies: One for each region, first to be evicted first.
 
     Attributes:
         regions: In eviction order.
-        longest: By block id, in tokens: the largest length of any finished request that held the
-            block since it was filled; 0 when there is none. Here, because a block is filled anew
-            when the queue hands it out.
         awaited: By block id: the requests that let go of the block and will come back for it.
             Forgotten, too, when the block is filled anew.
     """
 
-    def __init__(self, blocks: list[KVCacheBlock], size: int, tallies: Iterable[Tally]) -> None:
+    def __init__(self, blocks: list[TrackedBlock], tallies: Iterable[Tally]) -> None:
         super().__init__([])
         self.regions = tuple(Region(tally) for tally in tallies)
         for region, behind in pairwise(self.regions):
             region.tail.next_free_block = behind.head
         self.fake_free_list_head = self.regions[0].head
         self.fake_free_list_tail = self.regions[-1].tail
-        self.longest = [0] * size
         self.awaited: dict[int, set[str]] = {}
         self.regions[0].append(blocks)
         self.num_free_blocks = len(blocks)
 
-    def popleft(self) -> KVCacheBlock:
+    def popleft(self) -> TrackedBlock:
         """Hand out the block that is first in eviction order.
 
         Raises:
@@ -106,7 +122,7 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
             raise ValueError("No free blocks available")
         return self.popleft_n(1)[0]
 
-    def popleft_n(self, n: int) -> list[KVCacheBlock]:
+    def popleft_n(self, n: int) -> list[TrackedBlock]:
         """Hand out the n blocks that are first in eviction order."""
         assert self.num_free_blocks >= n
         self.num_free_blocks -= n
@@ -121,7 +137,7 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
                 head.next_free_block = following
                 following.prev_free_block = head
                 block.prev_free_block = block.next_free_block = None
-                self.longest[block.block_id] = 0
+                block.longest = 0
                 if block._block_hash is not None:
                     region.tally.blocks += 1
                     if self.awaited:
@@ -129,8 +145,8 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
                 return [block]
         raise AssertionError("num_free_blocks is out of sync with the regions")
 
-    def _take_many(self, n: int) -> list[KVCacheBlock]:
-        taken: list[KVCacheBlock] = []
+    def _take_many(self, n: int) -> list[TrackedBlock]:
+        taken: list[TrackedBlock] = []
         for region in self.regions:
             if len(taken) < n and region.head.next_free_block is not region.tail:
                 self._take(region, n - len(taken), taken)
@@ -140,9 +156,9 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
                 self.awaited.pop(block.block_id, None)
         return taken
 
-    def _take(self, region: Region, n: int, taken: list[KVCacheBlock]) -> None:
+    def _take(self, region: Region, n: int, taken: list[TrackedBlock]) -> None:
         """Move up to n blocks from the head of a region to ``taken``."""
-        longest, head, tail = self.longest, region.head, region.tail
+        head, tail = region.head, region.tail
         block = head.next_free_block
         unhashed = 0
         before = len(taken)
@@ -150,7 +166,7 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
             if block is tail:
                 break
             taken.append(block)
-            longest[block.block_id] = 0
+            block.longest = 0
             if block._block_hash is None:
                 unhashed += 1
             following = block.next_free_block
@@ -161,27 +177,27 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
         head.next_free_block = block
         block.prev_free_block = head
 
-    def append(self, block: KVCacheBlock) -> None:
+    def append(self, block: TrackedBlock) -> None:
         """Put a block at the end of the whole queue."""
         self.append_n([block])
 
-    def append_n(self, blocks: list[KVCacheBlock]) -> None:
+    def append_n(self, blocks: list[TrackedBlock]) -> None:
         """Put blocks at the end of the whole queue, in their order."""
         self.append_to(self.regions[-1], blocks)
 
-    def append_to(self, region: Region, blocks: list[KVCacheBlock]) -> None:
+    def append_to(self, region: Region, blocks: list[TrackedBlock]) -> None:
         """Put blocks at the end of one region, in their order."""
         if blocks:
             region.append(blocks)
             self.num_free_blocks += len(blocks)
 
-    def prepend_n(self, blocks: list[KVCacheBlock]) -> None:
+    def prepend_n(self, blocks: list[TrackedBlock]) -> None:
         """Put blocks at the front of the whole queue, in their order."""
         if blocks:
             self.regions[0].link(blocks, self.regions[0].head)
             self.num_free_blocks += len(blocks)
 
-    def relink(self, blocks: Iterable[list[KVCacheBlock]], tallies: Iterable[Tally]) -> None:
+    def relink(self, blocks: Iterable[list[TrackedBlock]], tallies: Iterable[Tally]) -> None:
         """Put all free blocks into regions anew. Each list in eviction order."""
         for region, members, tally in zip(self.regions, blocks, tallies, strict=True):
             region.tally = tally
@@ -194,14 +210,15 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
         for region in self.regions:
             region.clear()
         self.regions[0].append(free)
-        self.longest[:] = [0] * len(self.longest)
+        for block in free:
+            block.longest = 0
         self.awaited.clear()
 
-    def get_all_free_blocks(self) -> list[KVCacheBlock]:
+    def get_all_free_blocks(self) -> list[TrackedBlock]:
         """List all free blocks in eviction order."""
         return [block for region in self.regions for block in region]
 
-    def iter_blocks_after(self, cursor: KVCacheBlock | None) -> Iterator[KVCacheBlock]:
+    def iter_blocks_after(self, cursor: TrackedBlock | None) -> Iterator[TrackedBlock]:
         """Iterate free blocks in eviction order, behind ``cursor`` (None: from the first).
 
         As stock does, ends at once when ``cursor`` has left the queue.

@@ -22,11 +22,10 @@ A block's region is decided when it is freed, and for all free blocks when the k
 from collections.abc import Iterable, Iterator
 
 from vllm.v1.core.kv_cache_manager import KVCacheManager
-from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.request import Request
 
 from evictune_policies.engine.knobs import STOCK, Knobs
-from evictune_policies.engine.regions import RegionQueue, Tally
+from evictune_policies.engine.regions import RegionQueue, Tally, TrackedBlock
 
 LRU, TEL_SAFE, PROTECTED = "lru", "tel-safe", "protected"
 
@@ -46,16 +45,17 @@ class TailOptimizedLRU:
     def __init__(self, manager: KVCacheManager) -> None:
         self._manager = manager
         self._pool = manager.block_pool
-        free = self._pool.free_block_queue.get_all_free_blocks()
+        self._blocks = self._tracked_blocks()
+        order = [block.block_id for block in self._pool.free_block_queue.get_all_free_blocks()]
+        free = [self._blocks[number] for number in order]
         self._tallies = {name: Tally() for name in (LRU, TEL_SAFE, PROTECTED)}
-        self._queue = RegionQueue(free, len(self._pool.blocks), self._tallies_of(TEL_SAFE, LRU))
+        self._queue = RegionQueue(free, self._tallies_of(TEL_SAFE, LRU))
         self.knobs = STOCK
         # A block is TEL-safe when the tokens up to its end reach longest + slack. None: plain LRU.
         self._slack: int | None = None
         self._protects_nothing = False
         self._length = 0  # of the finished request that is being freed; 0: none is
         self._now = 0  # grows with every call to free_blocks
-        self._freed_at = [0] * len(self._pool.blocks)
         self._awaits: dict[str, set[int]] = {}  # request id -> blocks it will come back for
 
     @property
@@ -65,6 +65,16 @@ class TailOptimizedLRU:
 
     def _tallies_of(self, *names: str) -> list[Tally]:
         return [self._tallies[name] for name in names]
+
+    def _tracked_blocks(self) -> list[TrackedBlock]:
+        """Stand-ins for the pool's blocks, by block id.
+
+        Nobody but the pool knows its blocks yet, apart from the null block, which stays.
+        """
+        return [
+            block if block.is_null else TrackedBlock(block.block_id, self._pool)
+            for block in self._pool.blocks
+        ]
 
     def install(self) -> None:
         """Take over from stock. On the instances only: other pools and managers stay stock."""
@@ -76,6 +86,7 @@ class TailOptimizedLRU:
         manager.pop_blocks_for_free = self.pop_blocks_for_free
         pool.free_blocks = self.free_blocks
         pool.reset_prefix_cache = self.reset_prefix_cache
+        pool.blocks = self._blocks
         pool.free_block_queue = self._queue
 
     def apply(self, knobs: Knobs) -> None:
@@ -118,25 +129,24 @@ class TailOptimizedLRU:
         finally:
             self._length = 0
 
-    def pop_blocks_for_free(self, request: Request) -> list[KVCacheBlock]:
+    def pop_blocks_for_free(self, request: Request) -> list[TrackedBlock]:
         """``KVCacheManager.pop_blocks_for_free``: the blocks are freed later, with no request."""
-        blocks: list[KVCacheBlock] = self._stock_pop_blocks_for_free(request)
+        blocks: list[TrackedBlock] = self._stock_pop_blocks_for_free(request)
         if request.is_finished():
             self._stop_awaiting(request)
-            self._raise_longest((block.block_id for block in blocks), request.num_tokens)
+            self._raise_longest(blocks, request.num_tokens)
         else:
             self._await(request, blocks)
         return blocks
 
-    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock]) -> None:
+    def free_blocks(self, ordered_blocks: Iterable[TrackedBlock]) -> None:
         """``BlockPool.free_blocks``, which see; every statement of stock's has its own here."""
-        pool, longest, length = self._pool, self._queue.longest, self._length
-        freed_at = self._freed_at
+        pool, length = self._pool, self._length
         self._now = now = self._now + 1
         uniform = length > 0 and not self._queue.awaited
-        unhashed: list[KVCacheBlock] = []
-        cached: list[KVCacheBlock] = []
-        foreign: dict[object, list[KVCacheBlock]] = {}
+        unhashed: list[TrackedBlock] = []
+        cached: list[TrackedBlock] = []
+        foreign: dict[object, list[TrackedBlock]] = {}
         for block in ordered_blocks:
             owner = block.pool
             if owner is not pool and owner is not None:
@@ -144,20 +154,21 @@ class TailOptimizedLRU:
                 continue
             references = block.ref_cnt - 1
             block.ref_cnt = references
-            number = block.block_id
-            if longest[number] < length:
-                longest[number] = length
-            elif longest[number] > length:
+            if block.is_null:
+                continue
+            if block.longest < length:
+                block.longest = length
+            elif block.longest > length:
                 uniform = False
-            if references == 0 and not block.is_null:
+            if references == 0:
                 if block._block_hash is None:
                     unhashed.append(block)
                 else:
-                    freed_at[number] = now
+                    block.freed_at = now
                     cached.append(block)
         if length == 0:  # maybe not the chain of one request: keep the order itself
             for self._now, block in enumerate(cached, now):
-                freed_at[block.block_id] = self._now
+                block.freed_at = self._now
         self._queue.prepend_n(unhashed)
         self._join_regions(cached, uniform)
         for owner, blocks in foreign.items():
@@ -173,7 +184,7 @@ class TailOptimizedLRU:
 
     # Which region.
 
-    def _join_regions(self, cached: list[KVCacheBlock], uniform: bool) -> None:
+    def _join_regions(self, cached: list[TrackedBlock], uniform: bool) -> None:
         """Append freed blocks to their regions.
 
         Args:
@@ -193,7 +204,7 @@ class TailOptimizedLRU:
             queue.append_to(safe, cached[:split])
             queue.append_to(last, cached[split:])
 
-    def _first_protected(self, cached: list[KVCacheBlock], bound: int) -> int | None:
+    def _first_protected(self, cached: list[TrackedBlock], bound: int) -> int | None:
         """Index of the first block that ends before ``bound`` tokens; None: look at each.
 
         Blocks of one request come suffix first, one block size apart, unless other requests
@@ -205,24 +216,20 @@ class TailOptimizedLRU:
             return None
         return min(max(0, (first - bound) // size + 1), len(cached))
 
-    def _is_tel_safe(self, block: KVCacheBlock) -> bool:
+    def _is_tel_safe(self, block: TrackedBlock) -> bool:
         """Whether losing a cached free block costs no tail excess latency. Not under plain LRU."""
-        longest = self._queue.longest[block.block_id]
-        if longest == 0 or block.block_id in self._queue.awaited:
+        if block.longest == 0 or block.block_id in self._queue.awaited:
             return self._protects_nothing
         ends_at: int = block._block_hash_num_tokens
-        return ends_at >= longest + self._slack
+        return ends_at >= block.longest + self._slack
 
     def _sort(self) -> None:
         """Sort all free blocks into regions anew, each in LRU order."""
         free = self._queue.get_all_free_blocks()
         worthless = [block for block in free if block._block_hash is None]
         cached = [block for block in free if block._block_hash is not None]
-        freed_at = self._freed_at
         # Freed together: suffix first. No context is as long as 2**32 tokens.
-        cached.sort(
-            key=lambda block: (freed_at[block.block_id] << 32) - block._block_hash_num_tokens
-        )
+        cached.sort(key=lambda block: (block.freed_at << 32) - block._block_hash_num_tokens)
         if self._slack is None:
             self._queue.relink((worthless, cached), self._tallies_of(TEL_SAFE, LRU))
             return
@@ -232,17 +239,18 @@ class TailOptimizedLRU:
 
     # Lengths and who waits for what.
 
-    def _blocks_of(self, request: Request) -> list[KVCacheBlock]:
+    def _blocks_of(self, request: Request) -> list[TrackedBlock]:
         (group,) = self._manager.coordinator.single_type_managers
-        blocks: list[KVCacheBlock] = group.req_to_blocks.get(request.request_id, [])
+        blocks: list[TrackedBlock] = group.req_to_blocks.get(request.request_id, [])
         return blocks
 
-    def _raise_longest(self, numbers: Iterable[int], length: int) -> None:
-        longest = self._queue.longest
-        for number in numbers:
-            longest[number] = max(longest[number], length)
+    @staticmethod
+    def _raise_longest(blocks: Iterable[TrackedBlock], length: int) -> None:
+        for block in blocks:
+            if not block.is_null:
+                block.longest = max(block.longest, length)
 
-    def _await(self, request: Request, blocks: list[KVCacheBlock]) -> None:
+    def _await(self, request: Request, blocks: list[TrackedBlock]) -> None:
         """A request lets go of its blocks but will come back for them."""
         numbers = {block.block_id for block in blocks if block._block_hash is not None}
         if not numbers:
@@ -255,7 +263,7 @@ class TailOptimizedLRU:
         """A request that had let go of blocks has finished: now its length is known."""
         awaited = self._queue.awaited
         for number in self._still_awaited_by(request.request_id):
-            self._raise_longest((number,), request.num_tokens)
+            self._raise_longest([self._blocks[number]], request.num_tokens)
             awaited[number].discard(request.request_id)
             if not awaited[number]:
                 del awaited[number]
