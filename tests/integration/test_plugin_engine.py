@@ -126,7 +126,9 @@ def test_answers_are_the_same_with_the_policy_on_and_off(engine: EngineProcess) 
     for labels, count in engine.series("evictune_evicted_blocks_total"):
         evicted[labels["region"]] = count
     assert [answer.text for answer in answers[11]] == [answer.text for answer in answers[0]]
-    cached = {revision: [answer.cached_tokens for answer in answers[revision]] for revision in answers}
+    cached = {
+        revision: [answer.cached_tokens for answer in answers[revision]] for revision in answers
+    }
     assert cached[11] != cached[0], "the policy changed nothing: the comparison proves nothing"
     assert evicted["lru"] > 0
     assert evicted["tel-safe"] > 0

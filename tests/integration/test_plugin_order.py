@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from evictune_policies.engine.knobs import Knobs
 from evictune_policies.engine.tlru import TailOptimizedLRU
+
 from tests.support.eviction_walk import (
     MAX_LENGTH,
     Walk,
@@ -17,11 +17,14 @@ from tests.support.eviction_walk import (
 
 STEPS = 1500
 LRU = (None, 0)
-# Block boundaries and what lies between, nothing protected, everything protected.
-KNOBS = (LRU, LRU, (20, 8), (33, 8), (32, 7), (60, 0), (0, 8), (1, 0), (MAX_LENGTH + 8, 8), (10**7, 200))
+# Block boundaries and what lies between; nothing TEL-safe; everything.
+NOTHING, ALL, ALL_AND_MORE = (0, 8), (MAX_LENGTH + 8, 8), (10**7, 200)
+KNOBS = (LRU, LRU, (20, 8), (33, 8), (32, 7), (60, 0), (1, 0), NOTHING, ALL, ALL_AND_MORE)
 
 
-def watch(policy_class: type[TailOptimizedLRU] = TailOptimizedLRU) -> tuple[Watched, TailOptimizedLRU]:
+def watch(
+    policy_class: type[TailOptimizedLRU] = TailOptimizedLRU,
+) -> tuple[Watched, TailOptimizedLRU]:
     """A small manager with the plugin in it, and the reference that follows."""
     manager = small_manager()
     reference = reference_of(manager)

@@ -16,6 +16,10 @@ from typing import Any
 
 import pytest
 import torch
+from evictune_policies import engine as plugin
+from evictune_policies.engine import internals, runtime
+from evictune_policies.engine.metrics import Report, SettingError
+from evictune_policies.engine.tlru import TailOptimizedLRU
 from vllm.utils.hashing import sha256
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.kv_cache_manager import KVCacheManager
@@ -29,10 +33,6 @@ from vllm.v1.kv_cache_interface import (
     SlidingWindowSpec,
 )
 
-from evictune_policies import engine as plugin
-from evictune_policies.engine import internals, runtime
-from evictune_policies.engine.metrics import Report, SettingError
-from evictune_policies.engine.tlru import TailOptimizedLRU
 from tests.support.eviction_walk import Walk, Watched
 from tests.support.vllm_parts import cache_manager
 
@@ -135,9 +135,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a method of the queue is gone": lambda patch: patch.delattr(
         FreeKVCacheBlockQueue, "prepend_n"
     ),
-    "no wake-up of an idle engine": lambda patch: patch.delattr(
-        EngineCoreRequestType, "WAKEUP"
-    ),
+    "no wake-up of an idle engine": lambda patch: patch.delattr(EngineCoreRequestType, "WAKEUP"),
 }
 
 

@@ -24,6 +24,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from evictune_policies.engine.knobs import Knobs
+from evictune_policies.engine.tlru import TailOptimizedLRU
 from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -33,8 +35,6 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from demo.constants import ModelSize
 from demo.model import cached_model
-from evictune_policies.engine.knobs import Knobs
-from evictune_policies.engine.tlru import TailOptimizedLRU
 from tests.support.vllm_parts import cache_config, cache_manager, make_request
 
 BLOCK = 16
@@ -185,9 +185,7 @@ class Arm:
         self._process.join()
 
 
-def in_turns(
-    make: Callable[[Prepare], Round], ours: Prepare, rounds: int
-) -> tuple[Times, Times]:
+def in_turns(make: Callable[[Prepare], Round], ours: Prepare, rounds: int) -> tuple[Times, Times]:
     """Run stock and ours round by round, each first as often as the other."""
     arms = [Arm(partial(make, prepare)) for prepare in (stock, ours)]
     times: tuple[Times, Times] = ({}, {})

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from evictune_policies.engine.knobs import MAX_TOKENS, Document, DocumentRefusedError, parse
+from evictune_policies.engine.source import FILE_NAME, KnobSource, Wanted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from evictune_policies.engine.knobs import MAX_TOKENS, DocumentRefusedError, parse
-from evictune_policies.engine.source import FILE_NAME, KnobSource, Wanted
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
 values = st.recursive(
@@ -44,9 +43,15 @@ def _is_valid_or_refused(text: bytes) -> None:
     try:
         document = parse(text, "p")
     except DocumentRefusedError as refusal:
-        assert refusal.reason
-        assert str(refusal)
+        refused = refusal
+    else:
+        _is_valid(document)
         return
+    assert refused.reason
+    assert str(refused)
+
+
+def _is_valid(document: Document) -> None:
     assert document.revision >= 1
     for count in (document.knobs.xi_tokens, document.knobs.q_hat_tokens):
         assert (count is None) == (document.knobs.policy == "lru")

@@ -9,9 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,14 +115,10 @@ class EngineProcess:
         if self._process is None:
             return
         self._process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):  # then it is killed
             self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass  # then it is killed
-        try:
+        with suppress(ProcessLookupError):  # all ended by themselves
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all ended by themselves
         self._process.wait()
 
     def _is_healthy(self) -> bool:
@@ -170,9 +166,10 @@ class EngineProcess:
     def series(self, name: str) -> list[tuple[Labels, float]]:
         """Samples of one of the plugin's series; none while the port is not the plugin's."""
         try:
-            with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=5) as page:
+            address = f"http://{self.metrics_address}/metrics"
+            with urllib.request.urlopen(address, timeout=5) as page:
                 text = page.read().decode()
-        except (urllib.error.URLError, OSError):
+        except OSError:
             return []
         return [
             (dict(sample.labels), sample.value)

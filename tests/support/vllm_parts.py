@@ -28,7 +28,7 @@ def cache_config(blocks: int, block_size: int) -> KVCacheConfig:
 
 
 def cache_manager(blocks: int, block_size: int = 16, max_model_len: int = 16_384) -> KVCacheManager:
-    """A stock cache manager with prefix caching. One block more than ``blocks`` is the null block."""
+    """A stock cache manager with prefix caching and that many blocks beside the null block."""
     return KVCacheManager(
         cache_config(blocks + 1, block_size),
         max_model_len=max_model_len,

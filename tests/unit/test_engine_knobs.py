@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from evictune_policies.engine.knobs import (
     MAX_BYTES,
     MAX_TOKENS,

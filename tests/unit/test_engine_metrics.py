@@ -15,8 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-
 from evictune_policies.engine.metrics import (
     MetricsPort,
     Report,
@@ -24,6 +22,7 @@ from evictune_policies.engine.metrics import (
     SettingError,
     parse_address,
 )
+from prometheus_client.parser import text_string_to_metric_families
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 REPORT = Report(

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
 from evictune_policies.engine.knobs import Knobs
 from evictune_policies.engine.source import KnobSource, Wanted
 
@@ -72,9 +71,7 @@ def test_a_file_in_place_of_the_directory_is_stock(tmp_path: Path) -> None:
     assert KnobSource(tmp_path / "file", "chat-0").poll(NOW) == Wanted()
 
 
-def test_swapped_mount_is_followed_and_vanishing_is_stock(
-    mount: Mount, source: KnobSource
-) -> None:
+def test_swapped_mount_is_followed_and_vanishing_is_stock(mount: Mount, source: KnobSource) -> None:
     mount.put(document())
     assert source.poll(NOW) == Wanted(7, XI_512)
     mount.put(document(8, xi=64))

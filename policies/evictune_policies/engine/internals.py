@@ -107,7 +107,8 @@ def _instance_differences(core: Any) -> Iterator[str]:
         yield "EngineCoreRequestType.WAKEUP is missing"
     manager = core.scheduler.kv_cache_manager
     if type(manager) is not KVCacheManager or type(manager.block_pool) is not BlockPool:
-        yield f"the scheduler works with {type(manager).__name__} and {type(manager.block_pool).__name__}"
+        names = type(manager).__name__, type(manager.block_pool).__name__
+        yield f"the scheduler works with {' and '.join(names)}"
     elif type(manager.block_pool.free_block_queue) is not FreeKVCacheBlockQueue:
         yield "something else has replaced the free queue"
     elif manager.block_pool.get_num_free_blocks() != manager.block_pool.num_gpu_blocks - 1:

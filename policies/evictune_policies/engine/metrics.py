@@ -91,9 +91,7 @@ def families(reports: Iterable[Report]) -> list[Metric]:
     )
     for report in reports:
         engine = report.engine
-        xi, q_hat = (
-            "" if n is None else str(n) for n in (report.xi_tokens, report.q_hat_tokens)
-        )
+        xi, q_hat = ("" if n is None else str(n) for n in (report.xi_tokens, report.q_hat_tokens))
         info.add_metric([report.policy, xi, q_hat, str(report.revision), engine], 1)
         eligible.add_metric([engine, report.ineligible], 0 if report.ineligible else 1)
         for region, count in report.evicted.items():

@@ -115,7 +115,7 @@ class EngineRuntime:
         while True:
             try:
                 self.tick()
-            except Exception as error:  # noqa: BLE001  # whatever it is, the engine must go on
+            except Exception as error:  # whatever it is, the engine must go on
                 if repr(error) != trouble:
                     trouble = repr(error)
                     logger.exception("The plugin's watcher failed; trying again every second")

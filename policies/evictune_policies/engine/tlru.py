@@ -20,6 +20,7 @@ A block's region is decided when it is freed, and for all free blocks when the k
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.request import Request
@@ -51,8 +52,9 @@ class TailOptimizedLRU:
         self._tallies = {name: Tally() for name in (LRU, TEL_SAFE, PROTECTED)}
         self._queue = RegionQueue(free, self._tallies_of(TEL_SAFE, LRU))
         self.knobs = STOCK
-        # A block is TEL-safe when the tokens up to its end reach longest + slack. None: plain LRU.
-        self._slack: int | None = None
+        # A block is TEL-safe when the tokens up to its end reach longest + slack.
+        self._slack = 0
+        self._is_lru = True
         self._protects_nothing = False
         self._length = 0  # of the finished request that is being freed; 0: none is
         self._now = 0  # grows with every call to free_blocks
@@ -106,8 +108,9 @@ class TailOptimizedLRU:
 
     def _set(self, knobs: Knobs) -> None:
         self.knobs = knobs
-        self._slack = None
+        self._is_lru = True
         if knobs.xi_tokens is not None and knobs.q_hat_tokens is not None:
+            self._is_lru = False
             self._slack = knobs.q_hat_tokens - knobs.xi_tokens + self._pool.hash_block_size
             self._protects_nothing = (
                 knobs.xi_tokens >= self._manager.max_model_len + knobs.q_hat_tokens
@@ -146,7 +149,7 @@ class TailOptimizedLRU:
         uniform = length > 0 and not self._queue.awaited
         unhashed: list[TrackedBlock] = []
         cached: list[TrackedBlock] = []
-        foreign: dict[object, list[TrackedBlock]] = {}
+        foreign: dict[Any, list[TrackedBlock]] = {}
         for block in ordered_blocks:
             owner = block.pool
             if owner is not pool and owner is not None:
@@ -193,7 +196,7 @@ class TailOptimizedLRU:
         """
         queue = self._queue
         safe, last = queue.regions
-        if self._slack is None or not cached:
+        if self._is_lru or not cached:
             queue.append_to(last, cached)
             return
         split = self._first_protected(cached, self._length + self._slack) if uniform else None
@@ -210,8 +213,9 @@ class TailOptimizedLRU:
         Blocks of one request come suffix first, one block size apart, unless other requests
         still hold some of them.
         """
-        size = self._pool.hash_block_size
-        first, last = cached[0]._block_hash_num_tokens, cached[-1]._block_hash_num_tokens
+        size: int = self._pool.hash_block_size
+        first: int = cached[0]._block_hash_num_tokens
+        last: int = cached[-1]._block_hash_num_tokens
         if first - last != (len(cached) - 1) * size:
             return None
         return min(max(0, (first - bound) // size + 1), len(cached))
@@ -230,7 +234,7 @@ class TailOptimizedLRU:
         cached = [block for block in free if block._block_hash is not None]
         # Freed together: suffix first. No context is as long as 2**32 tokens.
         cached.sort(key=lambda block: (block.freed_at << 32) - block._block_hash_num_tokens)
-        if self._slack is None:
+        if self._is_lru:
             self._queue.relink((worthless, cached), self._tallies_of(TEL_SAFE, LRU))
             return
         safe = [block for block in cached if self._is_tel_safe(block)]
