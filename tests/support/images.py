@@ -11,7 +11,8 @@ from localcluster.images import Image, base_image, build_image
 from localcluster.paths import cache_directory
 
 ROOT = Path(__file__).resolve().parents[2]
-REPOSITORY = "localhost/evictune/operator"
+# One name for all builds: what had it before is pruned. A node is new in every session.
+REFERENCE = "localhost/evictune/operator:test"
 SOURCES = ("operator", "policies")
 PREFIX = "operator-image-"
 
@@ -21,7 +22,7 @@ def operator_image(progress: Progress = print_progress) -> Image:
     base = base_image(progress)
     key = _content(base.reference)
     archive = cache_directory() / f"{PREFIX}{key}.tar"
-    image = Image(archive, f"{REPOSITORY}:{key}")
+    image = Image(archive, REFERENCE)
     if not archive.exists():
         for stale in cache_directory().glob(f"{PREFIX}*.tar"):
             stale.unlink()
@@ -39,7 +40,7 @@ def operator_image(progress: Progress = print_progress) -> Image:
 
 def _content(base: str) -> str:
     """A digest of all that the image is made of."""
-    digest = hashlib.sha256(base.encode())
+    digest = hashlib.sha256(f"{REFERENCE}\0{base}".encode())
     for path in _files():
         digest.update(f"\0{path.relative_to(ROOT)}\0".encode())
         digest.update(path.read_bytes())
