@@ -72,7 +72,7 @@ def _follower(
     """The operator's parts; made inside the event loop that they belong to."""
     clock = Clock()
     index = PolicyIndex()
-    observer = Observer(ApiClusterReader(api), configuration.sources, clock.wall)
+    observer = Observer(ApiClusterReader(api), configuration.sources, clock.monotonic)
     ticker = Ticker(api, observer, index, metrics, pool, clock.wall)
     scheduler = Scheduler(ticker.tick, metrics, clock)
     log.info("following policies in %s", ", ".join(namespaces) or "all namespaces")

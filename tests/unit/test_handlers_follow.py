@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import kopf
 import pytest
+from evictune import run
+from evictune.api.sources import OperatorConfiguration
 from evictune.handlers import RELIST_INTERVAL, Follower, build_registry, configure
 from evictune.index import Key, PolicyIndex, entry_of
 from evictune.kube import ApiError
@@ -215,3 +218,25 @@ def test_an_api_server_that_stays_away_does_not_end_the_operator() -> None:
         first = list(itertools.islice(backoffs, 1000))  # type: ignore[arg-type]
         assert len(first) == 1000
         assert max(first) <= 10
+
+
+class Dated:
+    """In place of the Observer: keeps the clock that it was given."""
+
+    clocks: ClassVar[list[Callable[[], float]]] = []
+
+    def __init__(self, cluster: object, sources: object, clock: Callable[[], float]) -> None:
+        self.clocks.append(clock)
+
+    async def close(self) -> None:
+        """Holds nothing."""
+
+
+def test_what_is_seen_is_dated_by_a_clock_that_is_never_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "Observer", Dated)
+    api: Any = FakeApi()
+    with ThreadPoolExecutor(1) as pool:
+        run._follower(api, OperatorConfiguration(), OperatorMetrics(), pool, [])
+    assert Dated.clocks == [time.monotonic]

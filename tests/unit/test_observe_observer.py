@@ -123,6 +123,20 @@ def test_a_window_shorter_than_the_interval_says_so() -> None:
     run(scenario)
 
 
+def test_who_asks_about_a_short_window_does_not_shorten_another() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.observe()
+        fleet.engine("owl-0", capture("loaded"))
+        for _ in range(8):
+            await fleet.observe(after=5.0)
+            await fleet.observe(window="5s")
+        seen = await fleet.observe(after=1.0)
+        assert isinstance(seen.ttft, Interval)
+        assert seen.ttft.requests == counted("loaded", "vllm:time_to_first_token_seconds_count")
+
+    run(scenario)
+
+
 def test_a_restart_counts_from_zero() -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.engine("owl-0", capture("later"))
@@ -171,6 +185,8 @@ def test_pods_are_pooled_and_one_without_pages_makes_coverage_incomplete() -> No
         (Answer(status=404), "status 404"),
         (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), "status 302"),
         (Answer("<html><body>route</body></html>"), "not the Prometheus text format"),
+        (Answer('vllm:time_to_first_token_seconds_bucket{engine="0"} 5\n'), "le=''"),
+        (Answer('vllm:time_to_first_token_seconds_bucket{le="1.x"} 5\n'), "le='1.x'"),
     ],
 )
 def test_pages_that_are_none(page: Answer, words: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from evictune.api.knobs import KnobValues
-from evictune.api.observation import Value
+from evictune.api.observation import Observation, Value
 from evictune.api.reasons import Reason
 
 from tests.support.observed_fleet import PLUGIN, Fleet, capture, counted, run, unknown
@@ -103,5 +106,27 @@ def test_the_plugin_is_read_even_when_the_source_is_not_defined() -> None:
         assert reading.reason is Reason.SOURCE_UNDEFINED
         assert "'wren' is not defined; there are: default" in reading.message
         assert seen.engines[0].revision == 7
+
+    run(scenario)
+
+
+def test_a_page_that_takes_long_to_parse_holds_up_nothing_else() -> None:
+    lines = (f'evictune_other_total{{engine="0",n="{number}"}} 1\n' for number in range(30_000))
+    page = PLUGIN + "".join(lines)
+
+    async def longest_pause(looking: asyncio.Task[Observation]) -> float:
+        longest, before = 0.0, time.monotonic()
+        while not looking.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.monotonic() - before), time.monotonic()
+        return longest
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.plugin("owl-0", page)
+        began = time.monotonic()
+        looking = asyncio.create_task(fleet.observe())
+        pause = await longest_pause(looking)
+        assert (await looking).engines[0].revision == 7
+        assert pause < (time.monotonic() - began) / 2
 
     run(scenario)

@@ -124,10 +124,38 @@ def test_a_query_it_cannot_answer_is_that_query_s_fault() -> None:
         made.vector("oops(up)", 2.0)
 
 
-@pytest.mark.parametrize("body", ["<html>login</html>", "[]", '{"status":"success"}', ""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>login</html>",
+        "[]",
+        "",
+        '{"status":"success"}',
+        '{"status":"success","data":["chat-8b"]}',
+        '{"status":"success","data":{"resultType":"vector"}}',
+    ],
+)
 def test_another_service_behind_the_address(body: str) -> None:
     with client(Answer(body)) as (made, _), pytest.raises(AccessError, match="does not speak"):
         made.vector("up", 2.0)
+
+
+def test_an_empty_list_that_is_written_as_null_is_empty() -> None:
+    body = '{"status":"success","data":{"resultType":"vector","result":null}}'
+    with client(Answer(body)) as (made, _):
+        assert list(made.vector("up", 2.0)) == []
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", "tökén ☂".encode()])
+def test_a_file_that_holds_no_token_is_named_not_repeated(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with (
+        client(vector(), bearer_token_file=str(file)) as (made, _),
+        pytest.raises(AccessError, match="bearerTokenFile") as caught,
+    ):
+        made.vector("up", 2.0)
+    assert "tök" not in str(caught.value)
 
 
 def test_a_missing_token_or_ca_file_is_named(tmp_path: Path) -> None:

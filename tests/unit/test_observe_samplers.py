@@ -187,6 +187,17 @@ def test_values_that_are_no_numbers_are_unknown(value: str, reason: Reason) -> N
     assert reading.reason is reason
 
 
+def test_an_element_that_is_none_is_told_of_its_query_alone() -> None:
+    async def scenario(bench: Bench) -> Pooling:
+        return pooling(await bench.ask())
+
+    element = '{"metric": "x", "value": [1, "1"]}'
+    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{element}]}}}}'
+    reading = run(scenario, lambda asked: Answer(body)).total(Measure.RUNNING)
+    assert isinstance(reading, Unknown)
+    assert "cannot be read" in reading.message
+
+
 def test_empty_results_are_unknown_not_zero() -> None:
     async def scenario(bench: Bench) -> Pooling:
         return pooling(await bench.ask())

@@ -43,7 +43,7 @@ class DirectSource:
         """Nothing of its own to close: the reader is shared."""
 
     async def _add(self, draft: Draft, pod: EnginePod, window: float) -> None:
-        history = self._histories.of(pod.key, pod.uid)
+        history = self._histories.of(pod.key, pod.uid, window)
         async with history.turn:
             await self._scrape(draft, pod, window, history)
 

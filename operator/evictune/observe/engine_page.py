@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from evictune.observe.dialects import (
     Name,
     rank_of,
 )
-from evictune.observe.exposition import Sample
+from evictune.observe.exposition import ExpositionError, Sample
 
 # A measure of a rank; of a bucket, also its upper bound.
 Gauge = tuple[Measure, str]
@@ -41,7 +42,7 @@ def read_engine_page(samples: Iterable[Sample], engine: Engine) -> EnginePage:
     """The page's measures. Of a measure's names the first in the table that a rank has wins.
 
     Series of a rank that differ in other labels repeat each other (tensor-parallel ranks do so in
-    SGLang): the largest counts.
+    SGLang): the largest counts. Raises ExpositionError for a bucket without its bound.
     """
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
@@ -65,8 +66,20 @@ def _enter(page: EnginePage, name: Name, sample: Sample) -> None:
             gauge = (name.measure, rank)
             page.gauges[gauge] = max(page.gauges.get(gauge, sample.value), sample.value)
         case Kind.COUNTER | Kind.BUCKETS as kind:
-            bound = float(sample.labels["le"]) if kind is Kind.BUCKETS else None
+            bound = _bound(sample) if kind is Kind.BUCKETS else None
             counter = (name.measure, rank, bound)
             page.counters[counter] = max(page.counters.get(counter, sample.value), sample.value)
         case Kind.INFO:
             page.infos[rank] = {k: v for k, v in sample.labels.items() if k in INFO_LABELS}
+
+
+def _bound(sample: Sample) -> float:
+    """A bucket's upper bound; it may be infinite."""
+    text = sample.labels.get("le", "")
+    try:
+        bound = float(text)
+    except ValueError:
+        bound = math.nan
+    if math.isnan(bound):
+        raise ExpositionError(f"{sample.name} has a bucket whose bound le={text!r} is no number")
+    return bound

@@ -1,4 +1,4 @@
-"""The scrapes of one page that are kept: as long as the longest window asked for needs."""
+"""The scrapes of one page that are kept: as many as a look back of one window needs."""
 
 from __future__ import annotations
 
@@ -53,14 +53,18 @@ class History(Generic[K]):
 
 
 class Histories(Generic[K]):
-    """The histories of many pages, by pod. A pod of the same name but another UID is another."""
+    """The histories of many pages, by pod and window.
+
+    A pod of the same name but another UID is another. Windows have their own: who asks about a
+    short one must not shorten what another policy remembers.
+    """
 
     def __init__(self) -> None:
         self._by_pod: dict[Hashable, History[K]] = {}
 
-    def of(self, pod: PodKey, uid: str) -> History[K]:
-        """The pod's history, empty at first."""
-        return self._by_pod.setdefault((pod, uid), History())
+    def of(self, pod: PodKey, uid: str, window: float) -> History[K]:
+        """The pod's history for a window in seconds, empty at first."""
+        return self._by_pod.setdefault((pod, uid, window), History())
 
     def forget(self, now: float) -> None:
         """Drop the histories of pods that nobody asks about any more."""

@@ -47,7 +47,7 @@ class Source(Protocol):
 class Observer:
     """Observes targets for all policies. Belongs to one event loop; `close` at its end.
 
-    clock: seconds since the epoch.
+    clock: seconds of a clock that is never set back: only times between looks are of interest.
     """
 
     def __init__(

@@ -83,6 +83,10 @@ def read_plugin_page(samples: Iterable[Sample]) -> PluginPage:
     return PluginPage(ranks, evicted)
 
 
+def _parse(text: str) -> PluginPage:
+    return read_plugin_page(parse(text, PLUGIN_SERIES))
+
+
 def _said(rank: PluginRank, sample: Sample) -> PluginRank:
     labels = sample.labels
     match sample.name:
@@ -126,7 +130,7 @@ class PluginReader:
         )
 
     async def _add(self, gathered: _Gathered, pod: EnginePod, window: float) -> None:
-        history = self._histories.of(pod.key, pod.uid)
+        history = self._histories.of(pod.key, pod.uid, window)
         async with history.turn:
             await self._read(gathered, pod, window, history)
 
@@ -135,7 +139,8 @@ class PluginReader:
     ) -> None:
         try:
             text = await self._reader.read(pod.plugin_url, self._timeout)
-            page = read_plugin_page(parse(text, PLUGIN_SERIES))
+            # In a thread: however long a page is, it holds up no other policy.
+            page = await asyncio.to_thread(_parse, text)
         except (PageError, ExpositionError) as error:
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, str(error))
             return

@@ -72,7 +72,11 @@ class PrometheusClient:
             ) from None
         except OSError as error:  # requests' own errors, and files that cannot be read
             raise AccessError(f"{self.place}: {_cause(error)}") from None
-        return result
+        except UnicodeError:
+            # The token's text is not repeated.
+            raise AccessError(f"{self.place}: bearerTokenFile does not hold a token") from None
+        # Some stores written in Go answer null for an empty list.
+        return result or []
 
     def close(self) -> None:
         """Close the connections."""
@@ -96,12 +100,13 @@ class PrometheusClient:
                 f"{self.place} answers with status {response.status_code}: "
                 f"{self._told(response.text)}{hint and '; '}{hint}"
             )
-        kind = (body.get("data") or {}).get("resultType")
-        if body.get("status") != "success" or kind is None:
+        data = body.get("data")
+        if body.get("status") != "success" or not isinstance(data, dict) or "result" not in data:
             raise AccessError(
                 f"{self.place} does not speak Prometheus's API: {self._told(response.text)}"
             )
-        if kind != "vector":
+        kind, result = data.get("resultType"), data["result"]
+        if kind != "vector" or not isinstance(result, list | None):
             raise AnswerError(f"{self.place} answers with a {kind}, not with a vector")
 
     @staticmethod

@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Scrape(Generic[K]):
-    """The counters of one page at one time (seconds since the epoch)."""
+    """The counters of one page at one time, in seconds."""
 
     time: float
     counters: Mapping[K, float]

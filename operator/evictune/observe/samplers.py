@@ -90,7 +90,7 @@ class Sampler:
 
     @property
     def last_asked(self) -> float:
-        """When a policy last asked, seconds since the epoch."""
+        """When a policy last asked, in seconds of the clock."""
         return max(self._asked.values(), default=0.0)
 
     async def snapshot(self, namespace: str, max_age: float) -> Snapshot:
@@ -154,13 +154,14 @@ def _add(draft: Draft, measure: Measure, series: Series, window: float) -> None:
         labels = series["metric"]
         value = float(series["value"][1])
         bound = float(labels["le"]) if "le" in labels else None
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        pod = PodKey(labels.get("namespace", ""), labels.get("pod", ""))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise AnswerError(
             f"an element of the answer for {measure} cannot be read: {error!r}"
         ) from None
-    if not labels.get("namespace") or not labels.get("pod"):
+    if not pod.namespace or not pod.pod:
         return  # Belongs to no pod: a store that holds other things too may have such series.
-    key = RankKey(PodKey(labels["namespace"], labels["pod"]), rank_of(labels))
+    key = RankKey(pod, rank_of(labels))
     draft.add_name(measure, key, labels.get(SERIES_LABEL, ""))
     match MEANINGS[measure].kind:
         case Kind.INFO:
