@@ -110,6 +110,20 @@ def test_a_verdict_has_just_waited_for_a_window() -> None:
     assert _holds(following(XI_1024), memory)[0] == []
 
 
+def test_a_verdict_does_not_count_once_another_regime_came_in_between() -> None:
+    """The traffic shifted after it: the window is a mixture again."""
+    reasons_since = (Reason.KEPT, *[Reason.REGIME_CHANGED] * 3)
+    records = tuple(
+        DecisionRecord(f"0a1b2c3d-{number}-1", NOW - 40 + number, reason, "")
+        for number, reason in enumerate(reasons_since)
+    )
+    shifted = RegimeState(Reason.REUSE_LOST, NOW - 1, "")
+    memory = applied(XI_512, regime=shifted, decisions=records)
+    assert _holds(following(XI_512, **OVERFLOWING), memory)[0] == [Reason.SAMPLES]
+    violated_all_along = replace(memory, decisions=records[:2])
+    assert _holds(following(XI_512, **OVERFLOWING), violated_all_along)[0] == []
+
+
 def test_that_protected_blocks_are_evicted_counts_after_a_whole_window() -> None:
     """Else the change is judged against a window that still holds requests from before."""
     shifted = RegimeState(Reason.REUSE_LOST, NOW - 59, "")

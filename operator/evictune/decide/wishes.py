@@ -135,12 +135,16 @@ def _prefillable(situation: Situation, seconds: float) -> float | None:
 def is_steady(situation: Situation) -> bool:
     """Whether the whole window lies within this regime.
 
-    That protected blocks are evicted is seen at once; that none are is only known after a whole
-    window of the same. A verdict has just waited for one.
+    A verdict has just waited for a window; it counts unless another regime came in between, for
+    then the traffic, or its luck, changed after it.
     """
-    regime, since = situation.memory.regime, situation.now - situation.window
+    memory, since = situation.memory, situation.now - situation.window
+    regime = memory.regime
     if regime is not None and regime.name is Reason.REUSE_LOST and regime.since <= since:
         return True
-    return any(
-        record.time >= since and record.reason in _VERDICTS for record in situation.memory.decisions
-    )
+    changes = 0
+    for record in reversed(memory.decisions):
+        if record.reason in _VERDICTS:
+            return record.time >= since and changes <= 1
+        changes += record.reason is Reason.REGIME_CHANGED
+    return False
