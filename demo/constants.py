@@ -83,7 +83,7 @@ class Objective:
     Machines differ in speed, so the first arm measures what a millisecond is worth. The threshold
     is the time to first token of a request with `threshold_tokens` uncached tokens: on the straight
     line through the medians of the one-shot prompts and of the turns, rounded to `threshold_step`
-    seconds. Durations are in requests, and become seconds by the mean duration of a request.
+    seconds. Durations are in requests, and become seconds by the medians of what those take.
     A p99 would need 300 requests in the window, most of a minute; the p97 of some 50 requests is
     told by the slower fifth of the turns, and a single hiccup of the machine does not move it.
     """

@@ -6,7 +6,8 @@ import asyncio
 import math
 import time
 from collections.abc import Iterator, Sequence
-from statistics import fmean, median
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import aiohttp
@@ -170,11 +171,10 @@ def in_force(page: str) -> Iterator[tuple[int | None, int]]:
 def measured_target(arm: Arm) -> Target:
     """The policy's figures from the first arm's own requests; see Objective."""
     counted = [outcome for outcome in arm.outcomes if outcome.request.counted]
-    short_tokens, short_time = _medians(counted, Kind.ONE_SHOT)
-    long_tokens, long_time = _medians(counted, Kind.TURN)
-    slope = (long_time - short_time) / (long_tokens - short_tokens)
-    threshold = short_time + slope * (OBJECTIVE.threshold_tokens - short_tokens)
-    request = fmean(outcome.answer.duration for outcome in counted)
+    short, turn = _Typical.of(counted, Kind.ONE_SHOT), _Typical.of(counted, Kind.TURN)
+    slope = (turn.ttft - short.ttft) / (turn.uncached_tokens - short.uncached_tokens)
+    threshold = short.ttft + slope * (OBJECTIVE.threshold_tokens - short.uncached_tokens)
+    request = (turn.duration + LOAD.one_shots * short.duration) / (1 + LOAD.one_shots)
     return Target(
         threshold=max(round(threshold / OBJECTIVE.threshold_step), 1) * OBJECTIVE.threshold_step,
         window=float(math.ceil(OBJECTIVE.window_requests * request)),
@@ -182,8 +182,19 @@ def measured_target(arm: Arm) -> Target:
     )
 
 
-def _medians(outcomes: Sequence[Outcome], kind: Kind) -> tuple[float, float]:
-    """(uncached tokens, seconds to first token) of the requests of one kind."""
-    answers = [outcome.answer for outcome in outcomes if outcome.request.kind is kind]
-    tokens = median(answer.uncached_tokens for answer in answers)
-    return tokens, median(answer.ttft for answer in answers)
+@dataclass(frozen=True)
+class _Typical:
+    """Medians over the requests of one kind; seconds."""
+
+    uncached_tokens: float
+    ttft: float
+    duration: float
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], kind: Kind) -> _Typical:
+        answers = [outcome.answer for outcome in outcomes if outcome.request.kind is kind]
+        return cls(
+            median(answer.uncached_tokens for answer in answers),
+            median(answer.ttft for answer in answers),
+            median(answer.duration for answer in answers),
+        )
