@@ -35,9 +35,7 @@ def test_a_word_is_a_token(tmp_path: Path) -> None:
 def test_the_same_size_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_model(tmp_path / name, SMALL)
-    one, other = (
-        (tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other")
-    )
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "other"))
     assert one == other
 
 
