@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evictune.api.decision import Applied, Effect, Memory, Pending, WriteKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
-from evictune.decide.situation import Situation
+from evictune.decide.situation import Situation, forget
 
 
 def reconcile(situation: Situation) -> Memory:
@@ -21,7 +21,7 @@ def reconcile(situation: Situation) -> Memory:
     if document is not None and (in_force or situation.may_write) and document.revision > known:
         # The status was lost or set back: what the document says is what is applied.
         adopted = Applied(document.revision, "adopted", document.values)
-        return replace(memory, applied=adopted)
+        return forget(replace(memory, applied=adopted), document.values)
     if not situation.may_write and not in_force:
         # No longer renewed and now expired: the engines are back at stock LRU.
         return replace(memory, applied=None)
