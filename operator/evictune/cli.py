@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 the cluster or the manifest does not allow it; 2 wrong usa
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,9 @@ import yaml
 from kubernetes.config import ConfigException
 
 from evictune.api.crd import crd
+from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN
 from evictune.api.quantity import FieldError
+from evictune.api.sources import parse_configuration
 from evictune.explain import explain
 from evictune.kube import ApiError, KubeApi, load_configuration
 from evictune.wiring import Wiring, WiringError, wire
@@ -70,9 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="run the operator")
-    run.add_argument(
-        "--config", type=Path, metavar="FILE", required=True, help="the operator's configuration"
-    )
+    run.add_argument("--config", metavar="FILE", required=True, help="the operator's configuration")
     run.add_argument(
         "--kubeconfig", metavar="FILE", help="default: the pod's service account, else $KUBECONFIG"
     )
@@ -120,8 +121,11 @@ def _run(options: argparse.Namespace) -> None:
     # Kopf is heavy; only this command needs it.
     from evictune.run import run_operator
 
+    for name in options.namespace:
+        if not re.search(DNS_LABEL, name):
+            raise UsageError(f"--namespace {name!r} cannot be a namespace: write a-z, 0-9 and -")
     run_operator(
-        config_file=options.config,
+        configuration=parse_configuration(_text_of(options.config)),
         kubeconfig=options.kubeconfig,
         namespaces=options.namespace,
         log_format=options.log_format,
@@ -130,8 +134,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    namespace, slash, name = options.policy.partition("/")
-    if not (namespace and slash and name) or "/" in name:
+    namespace, _, name = options.policy.partition("/")
+    if not re.search(DNS_LABEL, namespace) or not re.search(DNS_SUBDOMAIN, name):
         raise UsageError(f"{options.policy!r}: write NAMESPACE/NAME, such as default/chat-8b")
     api = KubeApi(load_configuration(options.kubeconfig))
     colored = options.color == "always" or (options.color == "auto" and sys.stdout.isatty())
@@ -146,14 +150,21 @@ def _crd(_: argparse.Namespace) -> None:
 
 
 def _wire(options: argparse.Namespace) -> None:
-    try:
-        text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{options.file}: {error}") from error
+    text = _text_of(options.file)
     try:
         print(wire(text, Wiring(options.plugin_image, options.container)), end="")
     except WiringError as error:
         raise RefusedError(f"{options.file}: {error}") from error
+
+
+def _text_of(file: str) -> str:
+    """The file's text; of standard input for -. Raises RefusedError."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except OSError as error:
+        raise RefusedError(f"{file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"{file}: not a text in UTF-8: {error}") from error
 
 
 if __name__ == "__main__":

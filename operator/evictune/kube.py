@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import urllib3
+import yaml
 from kubernetes import client, config
 
 from evictune.api.policy import GROUP, PLURAL, VERSION
@@ -49,13 +51,19 @@ def load_configuration(kubeconfig: str | None) -> client.Configuration:
     the usual kubeconfig ($KUBECONFIG, ~/.kube/config). Raises kubernetes.config.ConfigException.
     """
     configuration = client.Configuration()
-    if kubeconfig is not None:
-        config.load_kube_config(kubeconfig, client_configuration=configuration)
-        return configuration
+    if kubeconfig is None:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+            return configuration
+        except config.ConfigException:
+            pass  # Not in a pod.
     try:
-        config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException:
-        config.load_kube_config(client_configuration=configuration)
+        config.load_kube_config(kubeconfig, client_configuration=configuration)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # The library walks the file without looking: what is no kubeconfig ends in any of these.
+        shown = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        problem = " ".join(str(error).split())
+        raise config.ConfigException(f"{shown} is not a kubeconfig: {problem}") from error
     return configuration
 
 

@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import kopf
 from kubernetes import client
 from prometheus_client import start_http_server
 
-from evictune.api.sources import OperatorConfiguration, parse_configuration
+from evictune.api.sources import OperatorConfiguration
 from evictune.handlers import Follower, build_registry
 from evictune.index import PolicyIndex
 from evictune.kube import KubeApi, load_configuration
@@ -30,15 +29,14 @@ log = logging.getLogger(__name__)
 
 
 def run_operator(
-    config_file: Path,
+    configuration: OperatorConfiguration,
     kubeconfig: str | None,
     namespaces: Sequence[str],
     log_format: str,
     *,
     verbose: bool,
 ) -> None:
-    """Run until a signal. Raises FieldError or ConfigException for what cannot be used."""
-    configuration = parse_configuration(config_file.read_text("utf-8"))
+    """Run until a signal. Raises ConfigException where no cluster is known, OSError for a port."""
     set_up_logging(log_format, verbose=verbose)
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()

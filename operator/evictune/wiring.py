@@ -73,10 +73,32 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
     line = 0
     for chunk in re.split(r"(?m)^(?=---(?:\s|$))", text):
         try:
-            yield chunk, yaml.safe_load(chunk)
+            yield chunk, _unshared(yaml.load(chunk, _Loader))
         except yaml.YAMLError as error:
             raise WiringError(_where(error, line)) from error
+        except RecursionError as error:
+            raise WiringError("not a manifest: it is nested without end") from error
         line += chunk.count("\n")
+
+
+class _Loader(yaml.SafeLoader):
+    """What only YAML 1.1 takes for a date or a number to the base 60 is text, as for kubectl."""
+
+
+_BASE_60 = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _first in "-+0123456789":
+    _Loader.yaml_implicit_resolvers[_first].insert(0, ("tag:yaml.org,2002:str", _BASE_60))
+
+
+def _unshared(value: Any) -> Any:
+    """A copy in which no part stands twice: an alias must not be changed with its anchor."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _where(error: yaml.YAMLError, lines_before: int) -> str:
@@ -116,10 +138,22 @@ def _pod_spec(document: Object, what: str) -> Object:
         raise WiringError(f"{what}: spec.template.spec is needed") from error
     if not containers or not all(isinstance(each.get("name"), str) for each in containers):
         raise WiringError(f"{what}: spec.template.spec.containers with their names are needed")
-    for parent, key in [(c, key) for c in containers for key in ("env", "ports", "volumeMounts")]:
-        if parent.get(key) is not None:
-            list_in(parent, key)
+    for each in containers:
+        _check_container(each, f"{what}: container {each['name']}")
     return pod
+
+
+def _check_container(container: Object, what: str) -> None:
+    """Raises WiringError for a list that is none, or that lacks what tells its items apart."""
+    for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
+        if container.get(field) is not None:
+            for item in list_in(container, field):
+                if key not in item:
+                    raise WiringError(f"{what}: {field} has an item without {key}: {item!r:.60}")
+    for field in ("command", "args"):
+        words = container.get(field)
+        if words is not None and not isinstance(words, list):
+            raise WiringError(f"{what}: {field} must be a list of strings, not {words!r:.60}")
 
 
 def _engine(pod: Object, wiring: Wiring, what: str) -> Object:
@@ -152,8 +186,10 @@ def _add_knobs(pod: Object, container: Object, config_map: str) -> None:
     env = list_in(container, "env")
     _upsert(env, "name", {"name": "EVICTUNE_KNOBS_DIR", "value": KNOBS_DIR})
     _upsert(env, "name", {"name": "EVICTUNE_POD_NAME", "valueFrom": pod_name})
-    port = {"name": "evictune", "containerPort": METRICS_PORT}
-    _upsert(list_in(container, "ports"), "containerPort", port)
+    ports = list_in(container, "ports")
+    # A port of this number keeps its name: a Service may refer to it.
+    if all(port["containerPort"] != METRICS_PORT for port in ports):
+        ports.append({"name": "evictune", "containerPort": METRICS_PORT})
 
 
 def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:

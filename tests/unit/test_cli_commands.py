@@ -68,6 +68,9 @@ def test_wire_reads_standard_input(
         (("wire", "x", "--plugin-image", "a", "--plugin-installed"), 2, "not allowed with"),
         (("explain", "chat-8b"), 2, "write NAMESPACE/NAME"),
         (("explain", "a/b/c"), 2, "write NAMESPACE/NAME"),
+        (("explain", "../a"), 2, "write NAMESPACE/NAME"),
+        (("explain", "a/b?c"), 2, "write NAMESPACE/NAME"),
+        (("run", "--config", "/dev/null", "--namespace", "a b"), 2, "--namespace 'a b'"),
         (("explain", "a/b", "--kubeconfig", "/nowhere/config"), 1, "give --kubeconfig"),
     ],
 )
@@ -112,4 +115,31 @@ def test_explain_without_a_server_says_so(
     code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", str(file))
     assert code == 1
     assert err.startswith("evictune: API server:")
+    assert err.count("\n") == 1
+
+
+NO_TEXT = b"\xff\xfe\x00"
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"hello", b"[1]", NO_TEXT, b"clusters: {a: b}"])
+def test_a_file_that_is_no_kubeconfig_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(content)
+    code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", str(file))
+    assert code == 1
+    assert "give --kubeconfig" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("run", "--config"), ("wire",)])
+def test_a_file_that_is_no_text_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes(NO_TEXT)
+    code, _, err = outcome(capsys, *arguments, str(file))
+    assert code == 1
+    assert f"{file}: not a text in UTF-8" in err
     assert err.count("\n") == 1

@@ -78,6 +78,18 @@ def test_a_direct_source_needs_no_options(options: str) -> None:
         ("sources: {a: {direct: {timeout: 5}}}", "sources.a.direct.timeout", "duration"),
         ("sources: {a: {direct: {timeout: 10m}}}", "sources.a.direct.timeout", "60s"),
         ("namespaces: serve", "namespaces", "list"),
+        ("namespaces: [a b]", "namespaces", "names of namespaces"),
+        ("namespaces: [2026-13-45]", "configuration", "month"),
+        (
+            'sources: {a: {prometheus: {url: "http://x", headers: {A: "b\\nc: d"}}}}',
+            "sources.a.prometheus.headers.A",
+            "one line",
+        ),
+        (
+            'sources: {a: {prometheus: {url: "http://x", headers: {A b: c}}}}',
+            "sources.a.prometheus.headers.A b",
+            "one line",
+        ),
         ("metricsAddress: 9090", "metricsAddress", "HOST:PORT"),
         ("livenessAddress: 'host:99999'", "livenessAddress", "HOST:PORT"),
     ],

@@ -167,6 +167,23 @@ def simple(**values: str) -> str:
             Wiring(),
             "env must be a list of objects, not {'A': 'b'}",
         ),
+        (
+            simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, env: [{value: b}],"),
+            Wiring(),
+            "Deployment x: container a: env has an item without name: {'value': 'b'}",
+        ),
+        (
+            simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, ports: [{name: p}],"),
+            Wiring(),
+            "ports has an item without containerPort",
+        ),
+        (
+            simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, command: vllm,"),
+            Wiring(),
+            "command must be a list of strings, not 'vllm'",
+        ),
+        ("[" * 5000, Wiring(), "nested without end"),
+        ("a: &a [*a]\n", Wiring(), "nested without end"),
         ("a: 1\n---\nb: [1\nc: 2\n", Wiring(), "line 4, column 2"),
         ("{{ if .Values.x }}\na: b\n", Wiring(), "not YAML: line 2"),
         (
@@ -188,3 +205,26 @@ def test_the_container_may_be_named() -> None:
     wired = wire(simple(), Wiring(container="b"))
     assert container_of(wired, "b", 0)["ports"] == [{"name": "evictune", "containerPort": 9410}]
     assert "ports" not in container_of(wired, "a", 0)
+
+
+def test_what_looks_like_a_date_or_an_hour_stays_text() -> None:
+    notes = "{since: 2026-13-45, at: 2026-11-29T12:00:00Z, ports: 22:22, count: 7, share: 0.5}"
+    text = simple(first="vllm/vllm-openai").replace("name: x", f"name: x, annotations: {notes}")
+    kept = yaml.load(wire(text, Wiring()), yaml.BaseLoader)["metadata"]["annotations"]
+    assert kept == yaml.load(notes, yaml.BaseLoader)
+    (written,) = documents(wire(text, Wiring()))
+    assert written["metadata"]["annotations"]["ports"] == "22:22"
+    assert written["metadata"]["annotations"]["count"] == 7
+
+
+def test_a_list_that_two_containers_share_is_changed_for_one() -> None:
+    text = simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, env: &e [{name: A}],")
+    wired = wire(text.replace("{name: b,", "{name: b, env: *e,"), Wiring())
+    assert container_of(wired, "b", 0)["env"] == [{"name": "A"}]
+    assert len(container_of(wired, "a", 0)["env"]) == 3
+
+
+def test_a_port_of_that_number_keeps_its_name() -> None:
+    port = "{name: a, ports: [{name: metrics, containerPort: 9410}],"
+    wired = wire(simple(first="vllm/vllm-openai").replace("{name: a,", port), Wiring())
+    assert container_of(wired, "a", 0)["ports"] == [{"name": "metrics", "containerPort": 9410}]

@@ -28,6 +28,9 @@ from evictune.api.quantity import FieldError, parse_duration
 DEFAULT_TIMEOUT = 5.0
 _TIMEOUT_LIMITS = (0.1, 60.0)
 _URL = re.compile(r"^https?://[^/@?#\s]+(/[^@?#\s]*)?$")
+# RFC 9110, sections 5.1 and 5.5.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_TEXT = re.compile(r"([!-~\xa1-\xff]([ \t!-~\xa1-\xff]*[!-~\xa1-\xff])?)?")
 _ADDRESS = re.compile(r"^(?P<host>\[[0-9a-fA-F:]+\]|[^:\s]+):(?P<port>[0-9]{1,5})$")
 
 
@@ -70,8 +73,10 @@ def parse_configuration(text: str) -> OperatorConfiguration:
     """The configuration of a YAML text; an empty one: direct scrape. Raises FieldError."""
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise FieldError("configuration", text[:40], f"write valid YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: what YAML takes for a date and is none.
+        problem = " ".join(str(error).split())
+        raise FieldError("configuration", text[:40], f"write valid YAML: {problem}") from error
     body = _mapping("configuration", document or {})
     _known("", body, ("sources", "namespaces", "metricsAddress", "livenessAddress"))
     defaults = OperatorConfiguration()
@@ -135,6 +140,9 @@ def _headers(path: str, value: object) -> dict[str, str]:
         if not isinstance(name, str) or not isinstance(text, str):
             # The value may be a secret: it is not repeated.
             raise FieldError(f"{path}.{name}", type(text).__name__, "quote it: write a string")
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_TEXT.fullmatch(text):
+            remedy = "a header is one line of Latin letters, digits and signs"
+            raise FieldError(f"{path}.{name}", "its name or value", remedy)
     return dict(body)
 
 
@@ -158,6 +166,9 @@ def _timeout(path: str, kind: SourceKind, options: Mapping[str, Any]) -> float:
 def _namespaces(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise FieldError("namespaces", value, "write a list of names; empty: all namespaces")
+    for name in value:
+        if not re.search(DNS_LABEL, name):
+            raise FieldError("namespaces", name, "write names of namespaces: a-z, 0-9 and -")
     return tuple(value)
 
 
