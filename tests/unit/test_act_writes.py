@@ -87,6 +87,9 @@ def test_stock_lru_names_no_values(api: FakeApi) -> None:
         "[]",
         '{"schema": "other"}',
         '{"schema": "evictune.io/knobs/v1"}',
+        '{"schema": "evictune.io/knobs/v1", "revision": 1e999, "expires": "2026-11-29T12:00:00Z",'
+        ' "default": {"policy": "lru"}}',
+        "[" * 100_000,
         '{"schema": "evictune.io/knobs/v1", "revision": 1, "expires": "soon", "default": {}}',
     ],
 )

@@ -6,7 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from evictune.api.decision import Decision, Memory, Pending, Phase, WriteKnobs
+from evictune.api.decision import (
+    Decision,
+    Memory,
+    Pending,
+    Phase,
+    Quarantined,
+    WriteKnobs,
+)
 from evictune.api.knobs import STOCK_LRU, KnobDocument
 from evictune.api.observation import Idle, Observation, TargetState, Unknown, Value
 from evictune.api.reasons import Reason
@@ -291,6 +298,11 @@ def test_renewed_at_half_of_its_life_with_the_same_revision(
     assert decision.effects == ((WriteKnobs(4, XI_512, 600.0),) if renewed else ())
 
 
+def test_renewed_when_its_life_was_shortened_or_a_clock_was_set_back() -> None:
+    seen = following(XI_512, 4, ttft=ttft(0.2), expires=NOW + 86400)
+    assert _decide(applied(XI_512, 4), seen).effects == (WriteKnobs(4, XI_512, 600.0),)
+
+
 def test_renewed_while_a_change_settles() -> None:
     seen = following(XI_512, 2, expires=NOW + 290)
     assert _decide(_memory(Phase.SETTLING), seen, NOW + 10).effects == (WRITE,)
@@ -312,6 +324,35 @@ def test_a_lost_status_finds_its_values_again() -> None:
     assert decision.memory.applied is not None
     assert (decision.memory.applied.revision, decision.memory.applied.values) == (7, XI_512)
     assert decision.effects == ()
+
+
+def test_what_expired_while_nothing_was_written_does_not_come_back_by_itself() -> None:
+    """Auto, then Recommend for longer than knobTTL, then Auto again."""
+    expired = KnobDocument(7, XI_512, NOW - 5)
+    seen = observe(ttft=ttft(0.2), document=expired)
+    idle = _decide(applied(XI_512, 7), seen, mode="Recommend")
+    assert idle.memory.applied is None
+    again = _decide(idle.memory, seen)
+    assert again.memory.applied is None
+    assert again.effects == ()
+    searching = _decide(idle.memory, replace(seen, ttft=ttft(0.6)))
+    assert _pending(searching).revision == 8
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(phase: Phase) -> None:
+    tomorrow = NOW + 86400
+    ahead = make_pending(phase, start_time=tomorrow)
+    if phase is Phase.SETTLING:
+        ahead = replace(ahead, acknowledged_time=tomorrow)
+    left = Quarantined(XI_1024, "", tomorrow + 3600, Reason.REVERTED)
+    memory = Memory(pending=ahead, last_change_time=tomorrow, quarantine=(left,))
+    first = _decide(memory, following(XI_512, 2, expires=NOW + 600))
+    assert first.memory.last_change_time == NOW
+    assert first.memory.quarantine[0].until == NOW + 3600
+    later = _decide(first.memory, following(XI_512, 2, ttft=ttft(0.2), expires=NOW + 600), DUE)
+    assert later.memory.pending is None
+    assert later.audit[-1].reason is Reason.KEPT
 
 
 def test_revisions_grow_past_everything_that_was_seen() -> None:

@@ -90,7 +90,8 @@ def parse_document(text: str | None) -> KnobDocument | None:
         if default["policy"] != "lru":
             values = KnobValues(int(default["xiTokens"]), int(default["qHatTokens"]))
         return KnobDocument(int(raw["revision"]), values, parse_time(raw["expires"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        # Of a person's hand anything may come, such as 1e999 or brackets without end.
         return None
 
 

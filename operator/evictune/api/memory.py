@@ -21,7 +21,7 @@ from evictune.api.decision import (
     Recommendation,
     RegimeState,
 )
-from evictune.api.knobs import KnobValues
+from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.quantity import parse_duration
 from evictune.api.reasons import REASONS, Reason
 from evictune.api.times import parse_time
@@ -67,7 +67,7 @@ def _regime_from(body: Json) -> RegimeState:
 
 def _values_from(body: Json) -> KnobValues:
     xi, q_hat = body.get("xiTokens"), body.get("qHatTokens")
-    return KnobValues(None if xi is None else int(xi), None if q_hat is None else int(q_hat))
+    return STOCK_LRU if xi is None else KnobValues(int(xi), int(q_hat or 0))
 
 
 def _pending_from(body: Json) -> Pending:

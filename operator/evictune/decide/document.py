@@ -11,14 +11,14 @@ from evictune.decide.situation import Situation, forget
 
 def reconcile(situation: Situation) -> Memory:
     """Memory brought in line with facts that did not come from us."""
-    memory, document = situation.memory, situation.observation.document
-    alive = [each for each in memory.quarantine if each.until > situation.now]
-    memory = replace(memory, quarantine=tuple(alive))
+    memory, document = _past(situation), situation.observation.document
     if memory.pending is not None or situation.observation.conflict:
         return memory
     in_force = document is not None and document.expires > situation.now
     known = memory.applied.revision if memory.applied else 0
-    if document is not None and (in_force or situation.may_write) and document.revision > known:
+    # What expired while nothing was kept is history: it does not come back without a decision.
+    alive = in_force or (situation.may_write and memory.applied is not None)
+    if document is not None and alive and document.revision > known:
         # The status was lost or set back: what the document says is what is applied.
         adopted = Applied(document.revision, "adopted", document.values)
         return forget(replace(memory, applied=adopted), document.values)
@@ -26,6 +26,30 @@ def reconcile(situation: Situation) -> Memory:
         # No longer renewed and now expired: the engines are back at stock LRU.
         return replace(memory, applied=None)
     return memory
+
+
+def _past(situation: Situation) -> Memory:
+    """Memory without quarantine that is over, and without times that are still to come.
+
+    Those were noted by a clock that was ahead: nothing shall wait until it is right again.
+    """
+    memory, now = situation.memory, situation.now
+    regime, pending, changed = memory.regime, memory.pending, memory.last_change_time
+    if pending is not None:
+        acknowledged = pending.acknowledged_time
+        pending = replace(
+            pending,
+            start_time=min(pending.start_time, now),
+            acknowledged_time=None if acknowledged is None else min(acknowledged, now),
+        )
+    left = (replace(each, until=min(each.until, situation.forgotten)) for each in memory.quarantine)
+    return replace(
+        memory,
+        regime=regime and replace(regime, since=min(regime.since, now)),
+        pending=pending,
+        last_change_time=None if changed is None else min(changed, now),
+        quarantine=tuple(each for each in left if each.until > now),
+    )
 
 
 def keep_alive(situation: Situation) -> tuple[Effect, ...]:
@@ -36,7 +60,9 @@ def keep_alive(situation: Situation) -> tuple[Effect, ...]:
         return ()
     ttl = situation.policy.spec.behavior.knob_ttl
     if carries(document, wanted.revision, values):
-        due = document is not None and document.expires - situation.now <= ttl / 2
+        rest = document.expires - situation.now if document is not None else 0.0
+        # More than its whole life: knobTTL was shortened, or a clock was set back.
+        due = not ttl / 2 < rest <= ttl
         return (WriteKnobs(wanted.revision, values, ttl),) if due else ()
     if situation.policy.spec.suspend:
         return ()

@@ -153,13 +153,18 @@ class Situation:
             requests=ttft.requests if ttft else None,
         )
 
+    @property
+    def forgotten(self) -> float:
+        """Until when a value that is left now stays in quarantine; seconds since the epoch."""
+        pause = self.policy.spec.behavior.cooldown * QUARANTINE_COOLDOWNS
+        return self.now + max(pause, QUARANTINE_LEAST)
+
     def quarantined(self, values: KnobValues, reason: Reason) -> Quarantined:
         """The record of leaving `values` now, with what is measured with them."""
-        pause = self.policy.spec.behavior.cooldown * QUARANTINE_COOLDOWNS
         return Quarantined(
             values=values,
             fingerprint=self.fingerprint,
-            until=self.now + max(pause, QUARANTINE_LEAST),
+            until=self.forgotten,
             reason=reason,
             ttft=self.ttft.estimate if self.ttft else None,
             too_small=self.overflowing and not values.stock,
