@@ -92,7 +92,7 @@ class Objective:
     threshold_tokens: int = 450
     threshold_step: float = 0.005
     window_requests: int = 50
-    min_requests: int = 35
+    min_requests: int = 30
     settle_requests: int = 22
     interval_seconds: float = 1.0
     cooldown_seconds: float = 1.0
