@@ -17,7 +17,7 @@ from typing import Any
 import kopf
 
 from evictune.api.policy import GROUP, PLURAL, VERSION
-from evictune.index import Entry, PolicyIndex, entry_of, is_leaving
+from evictune.index import Entry, Key, PolicyIndex, entry_of, is_leaving
 from evictune.kube import ApiError, KubeApi, policies_path
 from evictune.loop import Clock, Scheduler
 from evictune.operator_metrics import OperatorMetrics
@@ -100,6 +100,7 @@ class Follower:
 
     async def _try_list(self) -> None:
         loop = asyncio.get_running_loop()
+        before = self._index.entries()
         try:
             bodies = await loop.run_in_executor(self._pool, self._list)
         except ApiError as error:
@@ -107,17 +108,22 @@ class Follower:
             log.error("cannot list policies: %s%s", error, hint if error.status == 404 else "")
             return
         self._metrics.last_list.set(self._clock.wall())
-        self._compare([entry_of(body) for body in bodies if not is_leaving(body)])
+        self._compare([entry_of(body) for body in bodies if not is_leaving(body)], before)
 
     def _list(self) -> list[dict[str, Any]]:
         paths = [policies_path(namespace) for namespace in self._namespaces]
         return [body for path in paths for body in self._api.items(path)]
 
-    def _compare(self, entries: list[Entry]) -> None:
-        """Bring index and scheduler to what the list shows."""
+    def _compare(self, listed: list[Entry], before: Mapping[Key, Entry]) -> None:
+        """Bring index and scheduler to what the list shows.
+
+        What the watch told while the list was under way is newer than the list.
+        """
         first = not self._listed.is_set()
+        entries = [e for e in listed if self._index.get(e.key) == before.get(e.key)]
         unseen = [each for each in entries if self._is_news(each)]
-        gone = self._index.keys() - {each.key for each in entries}
+        unlisted = before.keys() - {each.key for each in listed}
+        gone = [key for key in unlisted if self._index.get(key) == before[key]]
         if not first and (unseen or gone):
             log.warning("the watch had not told of %d policies", len(unseen) + len(gone))
             self._metrics.lost_events.inc(len(unseen) + len(gone))

@@ -76,9 +76,9 @@ class PolicyIndex:
         """The entry of a key."""
         return self._entries.get(key)
 
-    def keys(self) -> set[Key]:
-        """All keys."""
-        return set(self._entries)
+    def entries(self) -> dict[Key, Entry]:
+        """All entries, as they are now."""
+        return dict(self._entries)
 
     def sharing(self, entry: Entry) -> Iterable[Entry]:
         """The other policies with the same target."""

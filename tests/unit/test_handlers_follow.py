@@ -118,7 +118,7 @@ def test_the_watch_starts_wakes_and_stops() -> None:
         await settle()
         assert scene.ticked() == ["a", "a"]
         await scene.follower.on_event(body("a"), deleted=True)
-        assert scene.index.keys() == set()
+        assert scene.index.entries() == {}
         assert scene.metrics.registry.get_sample_value("evictune_policies") == 0
 
     play(scenario)
@@ -151,9 +151,35 @@ def test_a_silent_watch_is_made_up_for_by_the_list() -> None:
         del scene.api.objects[f"{ALL}/deleted"]
         await scene.list_now()
         assert sorted(scene.ticked()) == ["edited", "made"]
-        assert scene.index.keys() == {("ns", "edited"), ("ns", "made")}
+        assert scene.index.entries().keys() == {("ns", "edited"), ("ns", "made")}
         sample = scene.metrics.registry.get_sample_value("evictune_lost_watch_events_total")
         assert sample == 3
+
+    play(scenario)
+
+
+def test_what_the_watch_tells_during_a_list_is_newer_than_the_list() -> None:
+    """A policy made meanwhile is not forgotten; one deleted meanwhile is no rival any more."""
+
+    async def scenario(scene: Scene) -> None:
+        loop = asyncio.get_running_loop()
+        scene.api.put(f"{ALL}/deleted", body("deleted"))
+        await scene.follower.start()
+        await settle()
+
+        async def watch() -> None:
+            await scene.follower.on_event(body("made"), deleted=False)
+            await scene.follower.on_event(body("deleted"), deleted=True)
+
+        def meanwhile(method: str, path: str) -> None:
+            scene.api.fault = lambda method, path: None
+            asyncio.run_coroutine_threadsafe(watch(), loop).result(10)
+
+        scene.api.fault = meanwhile
+        await scene.list_now()
+        assert scene.index.entries().keys() == {("ns", "made")}
+        assert scene.index.older_rival(("ns", "made")) is None
+        assert scene.metrics.registry.get_sample_value("evictune_lost_watch_events_total") == 0
 
     play(scenario)
 
