@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 
@@ -68,7 +69,7 @@ def _up(options: argparse.Namespace) -> int:
     if options.node:
         system.require_node()
     state = background.up(options.name, options.node, print_progress)
-    print(f"{state.server}\nexport KUBECONFIG={state.kubeconfig}")
+    print(f"{state.server}\nexport KUBECONFIG={shlex.quote(state.kubeconfig)}")
     return 0
 
 

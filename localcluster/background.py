@@ -8,6 +8,7 @@ The keeper writes what it has to say to `state.json` in the cluster's directory.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -16,8 +17,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 from localcluster.binaries import BuildError, Progress
 from localcluster.controlplane import ControlPlane
@@ -60,7 +63,7 @@ def state_of(name: str) -> State | None:
     """The state of a running cluster, or None."""
     try:
         state = State(**json.loads((directory_of(name) / "state.json").read_text()))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError):  # none, or of another version of this
         return None
     return state if alive(state.keeper) else None
 
@@ -70,24 +73,26 @@ def up(name: str, with_node: bool, progress: Progress) -> State:
     if state_of(name) is not None:
         raise BackgroundError(f"cluster {name!r} is up already: `down` it first")
     directory = directory_of(name)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "state.json").unlink(missing_ok=True)
-    log = directory / "keeper.log"
-    with log.open("wb") as output:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "localcluster.background", name, "node" if with_node else ""],
-            cwd=SOURCE_ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        return _follow(keeper, name, log, progress)
-    except BaseException:
-        keeper.terminate()
-        keeper.wait()
-        raise
+    with _claimed(name) as claim:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "state.json").unlink(missing_ok=True)
+        log = directory / "keeper.log"
+        with log.open("wb") as output:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "localcluster.background", name, "node" * with_node],
+                cwd=SOURCE_ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=[claim.fileno()],
+            )
+        try:
+            return _follow(keeper, name, log, progress)
+        except BaseException:
+            keeper.terminate()
+            keeper.wait()
+            raise
 
 
 def down(name: str) -> bool:
@@ -103,9 +108,25 @@ def down(name: str) -> bool:
             if time.monotonic() > deadline:
                 raise BackgroundError(f"cluster {name!r} does not end: see {state.logs}")
             time.sleep(POLL_SECONDS)
-    swept = sweep()
-    shutil.rmtree(directory_of(name), ignore_errors=True)
+    with _claimed(name):
+        swept = sweep()
+        shutil.rmtree(directory_of(name), ignore_errors=True)
     return state is not None or bool(swept)
+
+
+@contextlib.contextmanager
+def _claimed(name: str) -> Iterator[IO[bytes]]:
+    """Hold the name against other commands; a keeper inherits the hold for as long as it lives."""
+    directory = directory_of(name)
+    directory.parent.mkdir(exist_ok=True)
+    with directory.with_suffix(".lock").open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackgroundError(
+                f"cluster {name!r} is just being started or ended: wait, or interrupt that command"
+            ) from None
+        yield file
 
 
 def _follow(keeper: subprocess.Popen[bytes], name: str, log: Path, progress: Progress) -> State:
