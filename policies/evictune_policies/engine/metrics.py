@@ -211,7 +211,7 @@ class MetricsPort(Collector):
             registry.register(self)
             start_http_server(self._port, self._host, registry)
         except OSError as error:
-            self._tell(f"Metrics are not served on {self._address} by this process: {error}")
+            self._tell(f"Metrics are handed over, not served here on {self._address}: {error}")
         else:
             self.serving = True
             logger.info("Serving metrics on http://%s/metrics", self._address)
