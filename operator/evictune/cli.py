@@ -19,7 +19,7 @@ from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN
 from evictune.api.quantity import FieldError
 from evictune.api.sources import parse_configuration
 from evictune.explain import explain
-from evictune.kube import ApiError, KubeApi, load_configuration
+from evictune.kube import ApiError, KubeApi, load_configuration, policies_path
 from evictune.wiring import Wiring, WiringError, wire
 
 
@@ -140,6 +140,10 @@ def _explain(options: argparse.Namespace) -> None:
     api = KubeApi(load_configuration(options.kubeconfig))
     colored = options.color == "always" or (options.color == "auto" and sys.stdout.isatty())
     text = explain(api, namespace, name, colored=colored)
+    if text is None and api.get_or_none(policies_path(namespace)) is None:
+        raise RefusedError(
+            "the cluster does not know EvictionPolicy: evictune crd | kubectl apply -f -"
+        )
     if text is None:
         raise RefusedError(f"there is no EvictionPolicy {name} in namespace {namespace}")
     print(text)

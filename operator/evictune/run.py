@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,6 +42,7 @@ def run_operator(
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()
     _serve_metrics(configuration.metrics_address, metrics)
+    _require_free("livenessAddress", configuration.liveness_address)
     api = KubeApi(load_configuration(kubeconfig), connections=API_CONNECTIONS)
     with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
         registry = build_registry(
@@ -95,9 +97,28 @@ def connection_info(configuration: client.Configuration) -> kopf.ConnectionInfo:
 
 
 def _serve_metrics(address: str, metrics: OperatorMetrics) -> None:
-    """Serve /metrics at HOST:PORT, whose form was checked when the configuration was parsed."""
-    host, _, port = address.rpartition(":")
+    """Serve /metrics at HOST:PORT."""
+    _require_free("metricsAddress", address)
+    host, port = _split(address)
+    start_http_server(port, host, registry=metrics.registry)
+
+
+def _require_free(field: str, address: str) -> None:
+    """Raises OSError, naming the field, for HOST:PORT where nothing can listen now.
+
+    Kopf tells of a port that is taken by a traceback, and only after everything was started.
+    """
+    host, port = _split(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        start_http_server(int(port), host.strip("[]"), registry=metrics.registry)
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
     except OSError as error:
-        raise OSError(f"metricsAddress {address}: {error.strerror or error}") from error
+        raise OSError(f"{field} {address}: {error.strerror or error}") from error
+
+
+def _split(address: str) -> tuple[str, int]:
+    """Host and port of an address whose form was checked when the configuration was parsed."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 import yaml
 from evictune import cli
+
+from tests.support.page_server import Answer, Asked, serve
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -104,18 +107,55 @@ def test_a_configuration_that_cannot_be_used_names_the_field(
     assert "Traceback" not in err
 
 
-def test_explain_without_a_server_says_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "kubeconfig"
-    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+def kubeconfig(directory: Path, server: str) -> str:
+    """The path of a kubeconfig for a server that asks for nothing."""
+    file = directory / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": server}}
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
     config = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
     file.write_text(yaml.safe_dump(config | {"current-context": "x"}))
-    code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", str(file))
+    return str(file)
+
+
+def test_explain_without_a_server_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = kubeconfig(tmp_path, "http://127.0.0.1:1")
+    code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", file)
     assert code == 1
     assert err.startswith("evictune: API server:")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("collection", "message"),
+    [(404, "evictune crd | kubectl apply"), (200, "there is no EvictionPolicy chat in namespace")],
+)
+def test_explain_tells_a_missing_policy_from_a_missing_definition(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, collection: int, message: str
+) -> None:
+    def respond(asked: Asked) -> Answer:
+        return Answer("{}", status=404 if asked.path.endswith("/chat") else collection)
+
+    with serve(respond) as server:
+        file = kubeconfig(tmp_path, server.url)
+        code, _, err = outcome(capsys, "explain", "ns/chat", "--kubeconfig", file)
+    assert code == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("field", ["metricsAddress", "livenessAddress"])
+def test_a_port_that_is_taken_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, field: str
+) -> None:
+    other = {"metricsAddress": "livenessAddress", "livenessAddress": "metricsAddress"}[field]
+    file = tmp_path / "config.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file.write_text(f"{field}: 127.0.0.1:{port}\n{other}: 127.0.0.1:0\n")
+        code, _, err = outcome(capsys, "run", "--config", str(file))
+    assert code == 1
+    assert err == f"evictune: {field} 127.0.0.1:{port}: Address already in use\n"
 
 
 NO_TEXT = b"\xff\xfe\x00"
