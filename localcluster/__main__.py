@@ -82,7 +82,8 @@ def _status(options: argparse.Namespace) -> int:
     state = _state(options)
     print(f"up: {state.server}, logs in {state.logs}", flush=True)
     kubectl = [str(ensure("kubectl")), f"--kubeconfig={state.kubeconfig}"]
-    return subprocess.run([*kubectl, "get", "nodes"], check=False).returncode
+    nodes = [*kubectl, "get", "nodes", "--request-timeout=10s"]
+    return subprocess.run(nodes, check=False).returncode
 
 
 def _kubeconfig(options: argparse.Namespace) -> int:
