@@ -14,14 +14,13 @@ from localcluster.binaries import ensure, version
 
 CHART = Path(__file__).resolve().parents[2] / "charts/evictune"
 CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
-READ = {"get", "list", "watch"}
 RIGHTS = {
-    "evictionpolicies": READ,
+    "evictionpolicies": {"get", "list", "watch"},
     "evictionpolicies/status": {"patch"},
-    "deployments": READ,
-    "statefulsets": READ,
-    "replicasets": READ,
-    "pods": READ,
+    "deployments": {"get"},
+    "statefulsets": {"get"},
+    "replicasets": {"list"},
+    "pods": {"list"},
     "configmaps": {"get", "create", "patch"},
     "events": {"create"},
 }
@@ -42,10 +41,12 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def render(values: Object | None = None) -> dict[str, list[Object]]:
+def render(
+    values: Object | None = None, release: str = "release", namespace: str = "operators"
+) -> dict[str, list[Object]]:
     """The chart's objects by kind."""
     cluster = version("kube-apiserver")
-    command = ["template", "release", str(CHART), "--namespace", "operators"]
+    command = ["template", release, str(CHART), "--namespace", namespace]
     command += ["--kube-version", cluster, "--values", "-"]
     result = subprocess.run(
         [str(ensure("helm")), *command],
@@ -171,3 +172,27 @@ def test_a_changed_configuration_restarts_the_operator() -> None:
 def test_a_value_that_cannot_be_used_is_refused_by_name(values: Object, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         render(values)
+
+
+def test_names_that_look_like_numbers_are_names() -> None:
+    values = {"watchNamespaces": ["910"], "fullnameOverride": "42", "priorityClassName": "7"}
+    objects = render(values, release="1234", namespace="5678")
+    for each in (each for bodies in objects.values() for each in bodies):
+        metadata = each["metadata"]
+        labels = metadata.get("labels", {})
+        for text in (metadata["name"], metadata.get("namespace", ""), *labels.values()):
+            assert isinstance(text, str), (each["kind"], text)
+    (deployment,) = objects["Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "42"
+    assert pod["priorityClassName"] == "7"
+    assert pod["volumes"][0]["configMap"]["name"] == "42"
+    assert objects["RoleBinding"][0]["roleRef"]["name"] == "42"
+    assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == "1234"
+
+
+def test_a_header_comes_through_whatever_it_holds() -> None:
+    text = """it's "quoted": {{ a }} # no comment, \\ and $x"""
+    source = {"prometheus": {"url": "http://x", "headers": {"X-Note": text}}}
+    parsed = configuration(render({"sources": {"default": source}}))
+    assert dict(parsed.sources["default"].headers) == {"X-Note": text}

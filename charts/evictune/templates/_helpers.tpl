@@ -13,14 +13,14 @@
 {{- end }}
 
 {{- define "evictune.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "evictune.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "evictune.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "evictune.labels" -}}
 {{ include "evictune.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
@@ -66,11 +66,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [evictionpolicies/status]
   verbs: [patch]
 - apiGroups: [apps]
-  resources: [deployments, statefulsets, replicasets]
-  verbs: [get, list, watch]
+  resources: [deployments, statefulsets]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [list]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list]
 # The knob documents, by server-side apply: it creates what is not there.
 - apiGroups: [""]
   resources: [configmaps]
