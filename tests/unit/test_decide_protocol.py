@@ -14,7 +14,7 @@ from evictune.api.decision import (
     Quarantined,
     WriteKnobs,
 )
-from evictune.api.knobs import STOCK_LRU, KnobDocument
+from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
 from evictune.api.observation import Idle, Observation, TargetState, Unknown, Value
 from evictune.api.reasons import Reason
 from evictune.decide import decide
@@ -228,6 +228,19 @@ def test_what_a_revert_would_restore_must_be_within_bounds() -> None:
 
 
 # Interruptions from outside.
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_bounds_that_were_narrowed_end_the_change(phase: Phase) -> None:
+    narrow = {"tlru": {"xiTokens": {"max": 256}}}
+    seen = observe() if phase is Phase.WRITING else following(XI_512, 2)
+    first = _decide(_memory(phase), seen, NOW + 1, knobs=narrow)
+    assert first.effects == ()
+    assert first.memory.pending is None
+    assert first.audit[-1].reason is Reason.ABANDONED
+    if phase is not Phase.WRITING:  # In force, and brought within bounds once that may be done.
+        after = _decide(first.memory, following(XI_512, 2), NOW + 121, knobs=narrow)
+        assert _pending(after).change_to == KnobValues(256, 60)
 
 
 def test_suspend_ends_what_is_not_written_and_freezes_what_is() -> None:

@@ -75,10 +75,9 @@ def abandon(situation: Situation, pending: Pending, why: str, *, in_force: bool 
     )
 
 
-def may_restore(situation: Situation, pending: Pending) -> bool:
-    """Whether what a revert would restore is still allowed by spec.knobs."""
-    knobs, old = situation.knobs, pending.change_from
-    return knobs is None or within(old, knobs) == old
+def is_allowed(situation: Situation, values: KnobValues) -> bool:
+    """Whether the values lie within the bounds of spec.knobs."""
+    return situation.knobs is None or within(values, situation.knobs) == values
 
 
 def write(situation: Situation, pending: Pending) -> WriteKnobs:

@@ -17,7 +17,7 @@ from evictune.decide.changes import (
     POLL,
     abandon,
     finish,
-    may_restore,
+    is_allowed,
     record_of,
     revert,
     write,
@@ -59,6 +59,9 @@ def _interrupted(situation: Situation, pending: Pending) -> Step | None:
         return abandon(situation, pending, f"the document has revision {document.revision}")
     if not situation.may_write:
         why = "spec.mode is no longer Auto" if situation.knobs else "spec.knobs.tlru is gone"
+        return abandon(situation, pending, why, in_force=written)
+    if not is_allowed(situation, pending.change_to):
+        why = f"spec.knobs no longer allows {show(pending.change_to)}"
         return abandon(situation, pending, why, in_force=written)
     if spec.suspend and pending.phase is Phase.WRITING and not written:
         return abandon(situation, pending, "spec.suspend is true")
@@ -115,7 +118,7 @@ def silent_engines(situation: Situation, revision: int, values: KnobValues) -> s
 
 def _give_up(situation: Situation, pending: Pending, why: str) -> Step:
     """Some engine does not listen: take the change back, or give up a revert that is not heard."""
-    if pending.revert_of or not may_restore(situation, pending):
+    if pending.revert_of or not is_allowed(situation, pending.change_from):
         return abandon(situation, pending, why, in_force=True)
     given_up = abandon(situation, pending, why, in_force=True)
     step = revert(situation, pending, Reason.ABANDONED, sentence(why))
@@ -162,7 +165,7 @@ def _judged(situation: Situation, pending: Pending) -> Step:
         f"{sentence(show(pending.change_to))} {outcome.value}: {objective.name} was "
         f"{'unknown' if before is None else format_duration(before)}, is {show_interval(ttft)}"
     )
-    if outcome is Outcome.HELPED or not may_restore(situation, pending):
+    if outcome is Outcome.HELPED or not is_allowed(situation, pending.change_from):
         return finish(situation, pending, Reason.KEPT, f"{told}.")
     # Overflowing still: the way up is open. Back at stock LRU: nothing is gained by undoing it.
     if outcome is Outcome.SAME and (situation.overflowing or pending.change_to.stock):
