@@ -138,8 +138,8 @@ class KubeApi:
         query = {"limit": str(PAGE_SIZE), **(selection or {})}
         while True:
             page = self.request("GET", path, query=query)
-            yield from page.get("items", ())
-            token = page.get("metadata", {}).get("continue")
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
             query["continue"] = token

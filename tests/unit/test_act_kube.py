@@ -107,6 +107,11 @@ def test_apply_is_never_forced_and_says_who_applies(server: Server) -> None:
     ]
 
 
+def test_a_collection_that_is_null_is_empty(server: Server) -> None:
+    server.answer("/c?limit=500", 200, {"items": None, "metadata": None})
+    assert list(server.api().items("/c")) == []
+
+
 def test_a_long_collection_is_read_page_by_page(server: Server) -> None:
     first = {"items": [{"n": 1}], "metadata": {"continue": "more"}}
     server.answer("/c?limit=500&labelSelector=a%3Db", 200, first)

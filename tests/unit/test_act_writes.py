@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -21,7 +22,7 @@ from evictune.act.status import StatusPrunedError, StatusWriter, merge_patch
 from evictune.api.decision import Applied, Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
 from evictune.api.parse import parse_policy
-from evictune.api.policy import EvictionPolicy
+from evictune.api.policy import DNS_SUBDOMAIN, EvictionPolicy
 from evictune.api.reasons import Reason
 from evictune.kube import ApiError
 
@@ -215,6 +216,8 @@ def test_a_name_that_is_long_leaves_room() -> None:
     body = policy_body()
     body["metadata"]["name"] = "a" * 253
     assert len(event_name(parse_policy(body), record())) <= 253
+    body["metadata"]["name"] = "a" * 199 + "-b"
+    assert re.fullmatch(DNS_SUBDOMAIN, event_name(parse_policy(body), record()))
 
 
 def test_what_went_wrong_is_a_warning() -> None:

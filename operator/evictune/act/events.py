@@ -56,7 +56,8 @@ def event_name(policy: EvictionPolicy, record: DecisionRecord) -> str:
     """
     moment = record.decision_id or str(math.ceil(record.time))
     identity = f"{policy.uid}/{moment}/{record.reason}"
-    return f"{policy.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    # What is cut off must not leave a name that ends in a sign.
+    return f"{policy.name[:200].rstrip('-.')}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 def render_event(policy: EvictionPolicy, record: DecisionRecord) -> dict[str, Any]:
