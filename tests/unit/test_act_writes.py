@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -107,6 +108,16 @@ def test_the_config_map_goes_with_its_policy(api: FakeApi) -> None:
     assert owner["controller"] is False
     assert owner["blockOwnerDeletion"] is False
     assert metadata["labels"] == {"app.kubernetes.io/managed-by": "evictune"}
+
+
+def test_a_policy_of_the_same_name_does_not_own_what_the_one_before_left(api: FakeApi) -> None:
+    store, (_, policy) = KnobStore(api), stored(api)
+    store.write(policy, WriteKnobs(7, T_LRU, 60.0), store.read(policy), NOW)
+    again = replace(policy, uid="another")
+    left = store.read(again).document
+    assert left == KnobDocument(7, T_LRU, NOW + 60, owned=False)
+    store.write(again, WriteKnobs(7, T_LRU, 60.0), store.read(again), NOW)
+    assert store.read(again).document == KnobDocument(7, T_LRU, NOW + 60)
 
 
 def test_a_request_that_was_delayed_does_not_undo_a_later_one(api: FakeApi) -> None:

@@ -316,6 +316,13 @@ def test_renewed_when_its_life_was_shortened_or_a_clock_was_set_back() -> None:
     assert _decide(applied(XI_512, 4), seen).effects == (WriteKnobs(4, XI_512, 600.0),)
 
 
+def test_what_a_deleted_policy_left_is_taken_over_before_it_is_collected() -> None:
+    left = KnobDocument(4, XI_512, NOW + 600, owned=False)
+    seen = following(XI_512, 4, ttft=ttft(0.2), document=left)
+    assert _decide(Memory(), seen).effects == (WriteKnobs(4, XI_512, 600.0),)
+    assert _decide(Memory(), seen, mode="Recommend").effects == ()
+
+
 def test_renewed_while_a_change_settles() -> None:
     seen = following(XI_512, 2, expires=NOW + 290)
     assert _decide(_memory(Phase.SETTLING), seen, NOW + 10).effects == (WRITE,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evictune.api.decision import WriteKnobs
@@ -55,10 +55,13 @@ class KnobStore:
         body = self._api.get_or_none(_path(policy))
         if body is None:
             return StoredKnobs()
+        metadata = body["metadata"]
+        document = parse_document((body.get("data") or {}).get(FILE_NAME))
+        owners = {each.get("uid") for each in metadata.get("ownerReferences") or ()}
         return StoredKnobs(
-            document=parse_document((body.get("data") or {}).get(FILE_NAME)),
-            foreign_manager=_foreign_manager(body["metadata"]),
-            resource_version=body["metadata"]["resourceVersion"],
+            document=document and replace(document, owned=policy.uid in owners),
+            foreign_manager=_foreign_manager(metadata),
+            resource_version=metadata["resourceVersion"],
         )
 
     def write(

@@ -30,11 +30,15 @@ STOCK_LRU = KnobValues(xi_tokens=None)
 
 @dataclass(frozen=True)
 class KnobDocument:
-    """The document as it now stands in the ConfigMap. `expires` is seconds since the epoch."""
+    """The document as it now stands in the ConfigMap. `expires` is seconds since the epoch.
+
+    owned: whether the ConfigMap goes with this policy; not that of a policy which was deleted.
+    """
 
     revision: int
     values: KnobValues
     expires: float
+    owned: bool = True
 
 
 def config_map_name(target_kind: str, target_name: str) -> str:

@@ -53,16 +53,18 @@ def _past(situation: Situation) -> Memory:
 
 
 def keep_alive(situation: Situation) -> tuple[Effect, ...]:
-    """Renew the document at half of its life, with the revision unchanged; restore a lost one."""
+    """Renew the document at half of its life, with the revision unchanged; restore a lost one.
+
+    One that belongs to a policy which was deleted is taken over before it is collected.
+    """
     memory, document = situation.memory, situation.observation.document
     wanted, values = _wanted(memory)
     if wanted is None or values is None or not situation.may_write:
         return ()
     ttl = situation.policy.spec.behavior.knob_ttl
-    if carries(document, wanted.revision, values):
-        rest = document.expires - situation.now if document is not None else 0.0
+    if document is not None and carries(document, wanted.revision, values):
         # More than its whole life: knobTTL was shortened, or a clock was set back.
-        due = not ttl / 2 < rest <= ttl
+        due = not ttl / 2 < document.expires - situation.now <= ttl or not document.owned
         return (WriteKnobs(wanted.revision, values, ttl),) if due else ()
     if situation.policy.spec.suspend:
         return ()
