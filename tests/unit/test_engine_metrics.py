@@ -133,7 +133,7 @@ def test_directory_that_cannot_be_written_is_told_and_the_port_still_tried(
     with socket.create_server((host, number)):
         for _ in range(3):
             port.tick()
-        assert len([r for r in caplog.records if "handed over" in r.getMessage()]) == 1
+        assert len([r for r in caplog.records if "to the serving process" in r.getMessage()]) == 1
     port.tick()
     assert port.serving
 

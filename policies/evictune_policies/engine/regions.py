@@ -26,15 +26,18 @@ class TrackedBlock(KVCacheBlock):  # type: ignore[misc]  # vLLM is not typed for
 
     Attributes:
         longest: In tokens: the largest length of any finished request that held the block since it
-            was filled; 0 when there is none. Set back when the queue hands the block out.
+            was filled; 0 when there is none. True only while ``content`` is the block's hash.
+        content: The hash of the block, the very object, when ``longest`` was last looked at. Filling
+            makes another object, so that nothing has to be set back when a block is handed out.
         freed_at: Grows with time: when the block last joined the free blocks.
     """
 
-    __slots__ = ("freed_at", "longest")
+    __slots__ = ("content", "freed_at", "longest")
 
     def __init__(self, block_id: int, pool: BlockPool | None = None) -> None:
         super().__init__(block_id, pool=pool)
         self.longest = 0
+        self.content: bytes | None = None
         self.freed_at = 0
 
 
@@ -137,7 +140,6 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
                 head.next_free_block = following
                 following.prev_free_block = head
                 block.prev_free_block = block.next_free_block = None
-                block.longest = 0
                 if block._block_hash is not None:
                     region.tally.blocks += 1
                     if self.awaited:
@@ -166,7 +168,6 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
             if block is tail:
                 break
             taken.append(block)
-            block.longest = 0
             if block._block_hash is None:
                 unhashed += 1
             following = block.next_free_block
@@ -210,8 +211,6 @@ class RegionQueue(FreeKVCacheBlockQueue):  # type: ignore[misc]  # vLLM is not t
         for region in self.regions:
             region.clear()
         self.regions[0].append(free)
-        for block in free:
-            block.longest = 0
         self.awaited.clear()
 
     def get_all_free_blocks(self) -> list[TrackedBlock]:

@@ -159,12 +159,17 @@ class TailOptimizedLRU:
             block.ref_cnt = references
             if block.is_null:
                 continue
+            content = block._block_hash
             if block.longest < length:
                 block.longest = length
             elif block.longest > length:
-                uniform = False
+                if block.content is content:
+                    uniform = False
+                else:  # filled anew since
+                    block.longest = length
+            block.content = content
             if references == 0:
-                if block._block_hash is None:
+                if content is None:
                     unhashed.append(block)
                 else:
                     block.freed_at = now
@@ -252,7 +257,9 @@ class TailOptimizedLRU:
     def _raise_longest(blocks: Iterable[TrackedBlock], length: int) -> None:
         for block in blocks:
             if not block.is_null:
-                block.longest = max(block.longest, length)
+                known = block.longest if block.content is block._block_hash else 0
+                block.longest = max(known, length)
+                block.content = block._block_hash
 
     def _await(self, request: Request, blocks: list[TrackedBlock]) -> None:
         """A request lets go of its blocks but will come back for them."""
