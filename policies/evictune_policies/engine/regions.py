@@ -27,8 +27,9 @@ class TrackedBlock(KVCacheBlock):  # type: ignore[misc]  # vLLM is not typed for
     Attributes:
         longest: In tokens: the largest length of any finished request that held the block since it
             was filled; 0 when there is none. True only while ``content`` is the block's hash.
-        content: The hash of the block, the very object, when ``longest`` was last looked at. Filling
-            makes another object, so that nothing has to be set back when a block is handed out.
+        content: The hash of the block, the very object, when ``longest`` was last looked at.
+            Filling makes another object, so that nothing has to be set back when a block is handed
+            out.
         freed_at: Grows with time: when the block last joined the free blocks.
     """
 
