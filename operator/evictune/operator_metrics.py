@@ -18,69 +18,89 @@ class OperatorMetrics:
     """All series, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self._describe_policies()
+        self._describe_ticks()
+        self._describe_following()
+
+    def _describe_policies(self) -> None:
         self.decisions = Counter(
-            "evictune_decisions", "Transitions by reason.", (*POLICY, "reason"), registry=registry
+            "evictune_decisions",
+            "Transitions by reason.",
+            (*POLICY, "reason"),
+            registry=self.registry,
         )
         self.regime = Gauge(
-            "evictune_regime_info", "1 for the regime now.", (*POLICY, "regime"), registry=registry
+            "evictune_regime_info",
+            "1 for the regime now.",
+            (*POLICY, "regime"),
+            registry=self.registry,
         )
         self.slo_met = Gauge(
             "evictune_slo_met",
             "1 every objective is met, 0 one is violated; absent while unknown.",
             POLICY,
-            registry=registry,
+            registry=self.registry,
         )
         self.reading = Gauge(
             "evictune_reading",
             "Readings as decided upon, in seconds, shares or per second; absent while unknown.",
             (*POLICY, "reading"),
-            registry=registry,
+            registry=self.registry,
         )
         self.applied = Gauge(
             "evictune_applied_tokens",
             "Values of T-LRU kept; absent under stock LRU.",
             (*POLICY, "knob"),
-            registry=registry,
+            registry=self.registry,
         )
+
+    def _describe_ticks(self) -> None:
         self.tick_seconds = Histogram(
             "evictune_tick_seconds",
             "Duration of one tick: read, observe, decide, act.",
             POLICY,
             buckets=_TICK_BUCKETS,
-            registry=registry,
+            registry=self.registry,
         )
         self.tick_lag = Histogram(
             "evictune_tick_lag_seconds",
             "How much later than scheduled a tick began.",
             POLICY,
             buckets=_LAG_BUCKETS,
-            registry=registry,
+            registry=self.registry,
         )
         self.last_tick = Gauge(
             "evictune_last_tick_timestamp_seconds",
             "When the last tick that succeeded ended.",
             POLICY,
-            registry=registry,
+            registry=self.registry,
         )
         self.tick_failures = Counter(
-            "evictune_tick_failures", "Ticks that ended in an error.", POLICY, registry=registry
+            "evictune_tick_failures",
+            "Ticks that ended in an error.",
+            POLICY,
+            registry=self.registry,
         )
+
+    def _describe_following(self) -> None:
         self.lost_events = Counter(
             "evictune_lost_watch_events",
             "Policies that a re-list found and the watch had not told of.",
-            registry=registry,
+            registry=self.registry,
         )
-        self.policies = Gauge("evictune_policies", "Policies being followed.", registry=registry)
+        self.policies = Gauge(
+            "evictune_policies", "Policies being followed.", registry=self.registry
+        )
         self.last_list = Gauge(
             "evictune_last_list_timestamp_seconds",
             "When the policies were last listed with success.",
-            registry=registry,
+            registry=self.registry,
         )
         self.last_event = Gauge(
             "evictune_last_watch_event_timestamp_seconds",
             "When the watch last delivered an event.",
-            registry=registry,
+            registry=self.registry,
         )
 
     def show_reading(self, key: tuple[str, str], name: str, value: float | None) -> None:

@@ -85,6 +85,26 @@ def test_a_deleted_policy_returns_its_engines_to_stock_lru(scene: Scene) -> None
         assert target.engines[0].values.stock
 
 
+def test_a_policy_made_anew_at_once_owns_what_is_in_force(scene: Scene) -> None:
+    """Whichever comes first: the garbage collector, or the operator that takes it over."""
+    with FakeDeployment(scene.api, scene.namespace, "chat-8b") as target:
+        scene.create(policy("chat", "chat-8b"))
+        eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept", 120)
+        in_force = target.engines[0].values
+        scene.delete("chat")
+        scene.create(policy("chat", "chat-8b"))
+        eventually(lambda: _owner(scene) == scene.get("chat")["metadata"]["uid"], "a new owner")
+        eventually(lambda: scene.status("chat").get("applied"), "the values adopted")
+        target.engines[0].page(9410)
+        assert target.engines[0].values == in_force
+
+
+def _owner(scene: Scene) -> str:
+    """The UID of the policy that owns the knob document; empty without a document."""
+    body = scene.config_map("chat-8b")
+    return str(body["metadata"]["ownerReferences"][0]["uid"]) if body else ""
+
+
 def test_the_younger_of_two_policies_on_one_target_says_conflict(scene: Scene) -> None:
     with FakeDeployment(scene.api, scene.namespace, "chat-8b"):
         scene.create(policy("older", "chat-8b"))
