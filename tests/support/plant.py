@@ -13,7 +13,7 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
@@ -287,8 +287,3 @@ class Plant:
     def _deliver(self, document: KnobDocument) -> None:
         self.pool.turn(document.values)
         self.revision, self._delivery = document.revision, None
-
-
-def with_spec(policy: EvictionPolicy, **changes: object) -> EvictionPolicy:
-    """The policy with other fields in its spec."""
-    return replace(policy, spec=replace(policy.spec, **changes))  # type: ignore[arg-type]

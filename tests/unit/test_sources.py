@@ -6,6 +6,7 @@ import pytest
 from evictune.api.quantity import FieldError
 from evictune.api.sources import SourceKind, parse_configuration
 
+HEADERS = "sources.a.prometheus.headers"
 FULL = """
 sources:
   default:
@@ -36,7 +37,7 @@ def test_everything_arrives() -> None:
     assert configuration.metrics_address == "[::1]:9090"
 
 
-@pytest.mark.parametrize("text", ["", "sources: {}", "namespaces: []"])
+@pytest.mark.parametrize("text", ["", "sources: {}", "sources:", "namespaces: []", "namespaces:"])
 def test_without_sources_the_engines_are_scraped(text: str) -> None:
     configuration = parse_configuration(text)
     assert configuration.sources["default"].kind is SourceKind.DIRECT
@@ -77,6 +78,11 @@ def test_a_direct_source_needs_no_options(options: str) -> None:
         ),
         ("sources: {a: {direct: {timeout: 5}}}", "sources.a.direct.timeout", "duration"),
         ("sources: {a: {direct: {timeout: 10m}}}", "sources.a.direct.timeout", "60s"),
+        ("false", "configuration", "object"),
+        ("sources: []", "sources", "object"),
+        ("sources: {a: {direct: []}}", "sources.a.direct", "object"),
+        ("sources: {a: {prometheus: {url: 'http://x', headers: ''}}}", HEADERS, "object"),
+        ("namespaces: {}", "namespaces", "list"),
         ("namespaces: serve", "namespaces", "list"),
         ("namespaces: [a b]", "namespaces", "names of namespaces"),
         ("namespaces: [2026-13-45]", "configuration", "month"),

@@ -77,19 +77,19 @@ def parse_configuration(text: str) -> OperatorConfiguration:
         # ValueError: what YAML takes for a date and is none.
         problem = " ".join(str(error).split())
         raise FieldError("configuration", text[:40], f"write valid YAML: {problem}") from error
-    body = _mapping("configuration", document or {})
+    body = _mapping("configuration", document)
     _known("", body, ("sources", "namespaces", "metricsAddress", "livenessAddress"))
     defaults = OperatorConfiguration()
     return OperatorConfiguration(
         sources=_sources(body.get("sources")) or defaults.sources,
-        namespaces=_namespaces(body.get("namespaces") or []),
+        namespaces=_namespaces(body.get("namespaces")),
         metrics_address=_address("metricsAddress", body, defaults.metrics_address),
         liveness_address=_address("livenessAddress", body, defaults.liveness_address),
     )
 
 
 def _sources(value: object) -> dict[str, SourceDefinition]:
-    body = _mapping("sources", value or {})
+    body = _mapping("sources", value)
     return {name: _source(name, body[name]) for name in body}
 
 
@@ -102,7 +102,7 @@ def _source(name: object, value: object) -> SourceDefinition:
     if len(body) != 1 or next(iter(body)) not in kinds:
         raise FieldError(path, sorted(map(str, body)), f"give exactly one of {', '.join(kinds)}")
     kind = SourceKind(next(iter(body)))
-    options = _mapping(f"{path}.{kind}", body[kind.value] or {})
+    options = _mapping(f"{path}.{kind}", body[kind.value])
     if kind is SourceKind.DIRECT:
         _known(f"{path}.{kind}", options, ("timeout",))
         return SourceDefinition(name, kind, timeout=_timeout(path, kind, options))
@@ -115,7 +115,7 @@ def _prometheus(name: str, path: str, options: Mapping[str, Any]) -> SourceDefin
         name,
         SourceKind.PROMETHEUS,
         url=_url(f"{path}.url", options.get("url")),
-        headers=_headers(f"{path}.headers", options.get("headers") or {}),
+        headers=_headers(f"{path}.headers", options.get("headers")),
         bearer_token_file=_file(f"{path}.bearerTokenFile", options.get("bearerTokenFile")),
         ca_file=_file(f"{path}.caFile", options.get("caFile")),
         timeout=_timeout(f"sources.{name}", SourceKind.PROMETHEUS, options),
@@ -164,6 +164,8 @@ def _timeout(path: str, kind: SourceKind, options: Mapping[str, Any]) -> float:
 
 
 def _namespaces(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise FieldError("namespaces", value, "write a list of names; empty: all namespaces")
     for name in value:
@@ -188,6 +190,9 @@ def _known(path: str, body: Mapping[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _mapping(path: str, value: object) -> Mapping[str, Any]:
+    """An object's fields; none where it was left empty."""
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         raise FieldError(path, value, "write an object with its fields")
     return value
