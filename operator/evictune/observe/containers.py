@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evictune.api.reasons import Reason
-from evictune.observe.dialects import DEFAULT_PORTS, Engine
+from evictune.observe.dialects import DEFAULT_PORTS, PLUGIN_PORT, Engine
 
 Container = Mapping[str, Any]
 
@@ -111,5 +111,7 @@ def _port(container: Container, engine: Engine) -> int:
             port = value.rstrip(_SHELL_ENDS)
     if port.isdecimal():
         return int(port)
-    named = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
-    return next((int(named[name]) for name in _PORT_NAMES if name in named), DEFAULT_PORTS[engine])
+    numbers = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
+    # The plugin's page holds no series of the engine, whatever its port is called.
+    named = [numbers[name] for name in _PORT_NAMES if numbers.get(name, PLUGIN_PORT) != PLUGIN_PORT]
+    return int(named[0]) if named else DEFAULT_PORTS[engine]
