@@ -72,13 +72,14 @@ def test_a_router_in_front_does_not_pass_for_the_engine() -> None:
         ({"image": "registry.example:5000/team/vllm-openai@sha256:0a"}, 8000),
         ({"image": "lmsysorg/sglang:v0.5"}, 30000),
         ({"command": ["python3", "-m", "sglang.launch_server", "--port", "31000"]}, 31000),
-        ({"ports": [{"name": "metrics", "containerPort": 9410}]}, 8000),
+        ({"image": VLLM_IMAGE, "ports": [{"name": "metrics", "containerPort": 9410}]}, 8000),
         (
             {
+                "image": VLLM_IMAGE,
                 "ports": [
                     {"name": "metrics", "containerPort": 9410},
                     {"name": "http", "containerPort": 8107},
-                ]
+                ],
             },
             8107,
         ),
