@@ -148,7 +148,7 @@ def _check_container(container: Object, what: str) -> None:
     for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
         if container.get(field) is not None:
             for item in list_in(container, field):
-                if key not in item:
+                if not isinstance(item.get(key), str | int):
                     raise WiringError(f"{what}: {field} has an item without {key}: {item!r:.60}")
     for field in ("command", "args"):
         words = container.get(field)

@@ -173,6 +173,11 @@ def simple(**values: str) -> str:
             "Deployment x: container a: env has an item without name: {'value': 'b'}",
         ),
         (
+            simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, env: [{name: []}],"),
+            Wiring(),
+            "env has an item without name",
+        ),
+        (
             simple(first="vllm/vllm-openai").replace("{name: a,", "{name: a, ports: [{name: p}],"),
             Wiring(),
             "ports has an item without containerPort",
