@@ -10,7 +10,7 @@ TEST_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kube
 TESTS_FAST := tests/unit tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast bench lint format generate constraints clean
+.PHONY: help demo test test-fast test-long bench lint format generate constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test: $(READY) ## everything: unit, property, integration, end to end on a real 
 
 test-fast: $(READY) ## unit and property tests: under a minute
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
+
+test-long: $(READY) ## what takes longer than CI allows
+	$(BIN)/python -m pytest tests/long
 
 bench: $(READY) ## ratios to stock, into build/bench.json
 	$(BIN)/python -m tests.perf.bench_plugin --output build/bench.json
