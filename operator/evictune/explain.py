@@ -40,6 +40,7 @@ _READINGS = (
         "evictedProtected",
         "cached blocks that T-LRU protects: then xi is too small",
     ),
+    ("computed again", "recomputedTokens", "tokens that had been cached before"),
 )
 
 

@@ -58,6 +58,15 @@ CASES: list[tuple[Reason, dict[str, Any], str]] = [
     (Reason.REUSE_LOST, {}, "500 cached blocks were evicted"),
     (Reason.REUSE_LOST, {"kv_usage": Value(0.95)}, "500 cached blocks"),
     (Reason.NO_REUSE, {"evicted_lru": Value(0.0)}, "no cached block was evicted"),
+    # 90,000 tokens are computed in the window; 1 % of the requests may take longer.
+    (Reason.NO_REUSE, {"recomputed_tokens": Value(0.0)}, "only 0 of 90000 computed prompt tokens"),
+    (Reason.NO_REUSE, {"recomputed_tokens": Value(440.0)}, "had been cached before"),
+    (Reason.REUSE_LOST, {"recomputed_tokens": Value(460.0)}, "500 cached blocks"),
+    (
+        Reason.REUSE_LOST,
+        {"recomputed_tokens": Value(0.0), "uncached_tokens": MISSING},
+        "500 cached blocks",
+    ),
 ]
 
 

@@ -54,6 +54,32 @@ def test_a_rank_that_restarts_alone_does_not_count_the_other_rank_anew() -> None
     run(scenario)
 
 
+def test_tokens_computed_again_are_summed_over_the_ranks() -> None:
+    def page(first: int, second: int) -> str:
+        line = 'evictune_recomputed_tokens_total{{engine="{}"}} {}\n'
+        return PLUGIN + line.format("0", first) + line.format("1", second)
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.plugin("owl-0", page(500, 100))
+        await fleet.observe()
+        fleet.plugin("owl-0", page(660, 132))
+        seen = await fleet.observe(after=30.0)
+        assert seen.recomputed_tokens == Value(160 + 32)
+
+    run(scenario)
+
+
+def test_a_plugin_that_does_not_count_them_computes_nothing_like_zero_again() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        fleet.plugin("owl-0", PLUGIN)
+        await fleet.observe()
+        seen = await fleet.observe(after=30.0)
+        assert isinstance(seen.evicted_lru, Value)
+        assert unknown(seen.recomputed_tokens).reason is Reason.NOT_MEASURABLE
+
+    run(scenario)
+
+
 def test_without_the_plugin_nothing_is_said_to_be_in_force() -> None:
     async def scenario(fleet: Fleet) -> None:
         del fleet.pages["/owl-0/plugin"]

@@ -93,8 +93,9 @@ class Observation:
     preemptions per second of the hottest engine; running, waiting requests;
     prefill_rate computed prompt tokens per second of prefill; uncached_tokens computed prompt
     tokens per second; evicted_protected and evicted_tel_safe cached blocks evicted within the
-    window, from T-LRU's regions (evicted_lru: in stock order); prompt_tokens_per_request the mean
-    length of a prompt, cached or not.
+    window, from T-LRU's regions (evicted_lru: in stock order); recomputed_tokens computed within
+    the window although they had been cached before (counted low);
+    prompt_tokens_per_request the mean length of a prompt, cached or not.
     conflict: the older policy, or the foreign field manager, in words; empty if none.
     """
 
@@ -115,4 +116,5 @@ class Observation:
     document: KnobDocument | None = None
     conflict: str = ""
     prompt_tokens_per_request: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
+    recomputed_tokens: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     metric_names: Mapping[str, str] = field(default_factory=dict)

@@ -80,8 +80,8 @@ class Reason(StrEnum):
     NO_REUSE = (
         "NoReuse",
         Kind.REGIME,
-        "An objective is violated, yet no cached block was evicted: what is prefilled had not "
-        "been cached, so no eviction order would help.",
+        "An objective is violated, yet no cached block was evicted, or what is prefilled had not "
+        "been cached before: no eviction order would help.",
         "Relax slo.ttft.threshold, add replicas, or shorten the prompts.",
     )
 

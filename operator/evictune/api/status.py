@@ -207,6 +207,7 @@ def _observed(observation: Observation) -> Json:
         "evictedProtected": _measured(observation.evicted_protected),
         "evictedTelSafe": _measured(observation.evicted_tel_safe),
         "evictedLru": _measured(observation.evicted_lru),
+        "recomputedTokens": _measured(observation.recomputed_tokens),
     }
 
 

@@ -93,6 +93,7 @@ def _observed() -> dict[str, Any]:
         evictedProtected=_string("Cached blocks evicted although T-LRU protects them."),
         evictedTelSafe=_string("Cached blocks evicted that T-LRU gives away first."),
         evictedLru=_string("Cached blocks evicted in stock order."),
+        recomputedTokens=_string("Tokens computed again because they were evicted; counted low."),
     )
 
 

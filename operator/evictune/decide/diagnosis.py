@@ -124,10 +124,30 @@ def _reuse(situation: Situation) -> Regime | None:
         return Reason.UNKNOWN, f"{violated}; whether cached blocks are evicted is unknown: {why}"
     if evicted.total == 0:
         return Reason.NO_REUSE, f"{violated}, yet no cached block was evicted."
+    fresh = _hardly_repeated(situation)
+    if fresh:
+        return Reason.NO_REUSE, f"{violated}; cached blocks were evicted, but {fresh}."
     region = f", {evicted.protected:.0f} of them protected" if evicted.protected else ""
     return Reason.REUSE_LOST, (
         f"{violated}; {evicted.total:.0f} cached blocks were evicted within the window{region}."
     )
+
+
+def _hardly_repeated(situation: Situation) -> str:
+    """In words: hardly any computed token had been cached before. Empty if not, or not known.
+
+    The objective lets a share 1 - quantile of the requests take longer. If a smaller share of the
+    computed tokens is computed again, it is not lost reuse that makes the tail. Half of it, since
+    what is computed again is counted low.
+    """
+    seen, ttft = situation.observation, situation.policy.spec.slo.ttft
+    again, rate = _number(seen.recomputed_tokens), _number(seen.uncached_tokens)
+    if again is None or rate is None:
+        return ""
+    computed = rate * ttft.window
+    if again >= (1 - float(ttft.quantile)) / 2 * computed:
+        return ""
+    return f"only {again:.0f} of {computed:.0f} computed prompt tokens had been cached before"
 
 
 def _number(reading: Reading) -> float | None:

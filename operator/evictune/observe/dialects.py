@@ -156,12 +156,14 @@ PLUGIN_PORT = 9410
 PLUGIN_POLICY = "evictune_policy_info"
 PLUGIN_ELIGIBLE = "evictune_engine_eligible"
 PLUGIN_EVICTED = "evictune_evicted_blocks_total"
+PLUGIN_RECOMPUTED = "evictune_recomputed_tokens_total"
 PLUGIN_REFUSED = "evictune_refused_document_info"
 
 PLUGIN_SERIES: Mapping[str, str] = {
     PLUGIN_POLICY: "the values in force and their revision, of each engine rank",
     PLUGIN_ELIGIBLE: "whether T-LRU can be used by the engine rank, and why not",
     PLUGIN_EVICTED: "cached blocks evicted within the window, by region: lru, tel-safe, protected",
+    PLUGIN_RECOMPUTED: "tokens computed again within the window, because they were evicted",
     PLUGIN_REFUSED: "why the knob document now on disk was refused",
 }
 

@@ -150,6 +150,7 @@ def _observation(
         evicted_protected=plugin.evicted["protected"],
         evicted_tel_safe=plugin.evicted["tel-safe"],
         evicted_lru=plugin.evicted["lru"],
+        recomputed_tokens=plugin.recomputed,
         metric_names=pooling.metric_names(),
     )
 

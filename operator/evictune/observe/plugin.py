@@ -16,6 +16,7 @@ from evictune.observe.dialects import (
     PLUGIN_ELIGIBLE,
     PLUGIN_EVICTED,
     PLUGIN_POLICY,
+    PLUGIN_RECOMPUTED,
     PLUGIN_REFUSED,
     PLUGIN_SERIES,
     rank_of,
@@ -30,8 +31,10 @@ from evictune.observe.target import EnginePod
 READ_SECONDS = 2.0
 REGIONS = ("lru", "tel-safe", "protected")
 
-# An engine rank and a region of its free blocks.
-_Evicted = tuple[str, str]
+RECOMPUTED = "recomputed"
+
+# An engine rank and what is counted: blocks evicted from a region, or RECOMPUTED tokens.
+_Counter = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -50,37 +53,43 @@ class PluginPage:
     """The plugin's page of one pod."""
 
     ranks: Mapping[str, PluginRank]
-    evicted: Mapping[_Evicted, float]
+    counts: Mapping[_Counter, float]
 
 
 @dataclass(frozen=True)
 class PluginView:
-    """The plugin on all pods. evicted: blocks evicted within the window, by region."""
+    """The plugin on all pods.
+
+    Within the window: evicted, blocks by region; recomputed, tokens.
+    """
 
     ranks: Mapping[RankKey, PluginRank]
     evicted: Mapping[str, Reading]
+    recomputed: Reading
 
 
 @dataclass
 class _Gathered:
-    """What the pods gave so far: increases by region of each pod, or why there are none."""
+    """What the pods gave so far: each pod's increases by what is counted, or why there are none."""
 
     ranks: dict[RankKey, PluginRank] = field(default_factory=dict)
-    evicted: dict[PodKey, Mapping[str, float]] = field(default_factory=dict)
+    counts: dict[PodKey, Mapping[str, float]] = field(default_factory=dict)
     faults: dict[PodKey, Unknown] = field(default_factory=dict)
 
 
 def read_plugin_page(samples: Iterable[Sample]) -> PluginPage:
     """The page's ranks and counters. Raises ValueError for numbers that are none."""
     ranks: dict[str, PluginRank] = {}
-    evicted: dict[_Evicted, float] = {}
+    counts: dict[_Counter, float] = {}
     for sample in samples:
         rank = rank_of(sample.labels)
         if sample.name == PLUGIN_EVICTED:
-            evicted[rank, sample.labels["region"]] = sample.value
+            counts[rank, sample.labels["region"]] = sample.value
+        elif sample.name == PLUGIN_RECOMPUTED:
+            counts[rank, RECOMPUTED] = sample.value
         else:
             ranks[rank] = _said(ranks.get(rank, PluginRank()), sample)
-    return PluginPage(ranks, evicted)
+    return PluginPage(ranks, counts)
 
 
 def _parse(text: str) -> PluginPage:
@@ -117,7 +126,7 @@ class PluginReader:
         self._reader = reader
         self._clock = clock
         self._timeout = timeout
-        self._histories: Histories[_Evicted] = Histories()
+        self._histories: Histories[_Counter] = Histories()
 
     async def view(self, pods: Sequence[EnginePod], window: float) -> PluginView:
         """The plugin on these pods now. Never fails: a pod without a page has no ranks in it."""
@@ -126,7 +135,9 @@ class PluginReader:
         self._histories.forget(self._clock())
         keys = [pod.key for pod in pods]
         return PluginView(
-            gathered.ranks, {region: _pooled(gathered, keys, region) for region in REGIONS}
+            gathered.ranks,
+            {region: _evicted(gathered, keys, region) for region in REGIONS},
+            _recomputed(gathered, keys),
         )
 
     async def _add(self, gathered: _Gathered, pod: EnginePod, window: float) -> None:
@@ -135,7 +146,7 @@ class PluginReader:
             await self._read(gathered, pod, window, history)
 
     async def _read(
-        self, gathered: _Gathered, pod: EnginePod, window: float, history: History[_Evicted]
+        self, gathered: _Gathered, pod: EnginePod, window: float, history: History[_Counter]
     ) -> None:
         try:
             text = await self._reader.read(pod.plugin_url, self._timeout)
@@ -158,31 +169,48 @@ class PluginReader:
         pod: EnginePod,
         page: PluginPage,
         window: float,
-        history: History[_Evicted],
+        history: History[_Counter],
     ) -> None:
-        if not page.evicted and not any(rank.eligible for rank in page.ranks.values()):
+        if not page.counts and not any(rank.eligible for rank in page.ranks.values()):
             message = f"{pod.plugin_url} counts no evictions: no eligible engine rank is there"
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
             return
         now = self._clock()
-        history.add(Scrape(now, page.evicted), window)
+        history.add(Scrape(now, page.counts), window)
         scrapes = history.within(now, window)
         if len(scrapes) < 2:
             message = f"{pod.plugin_url} was not yet read twice within {window:g} s"
             gathered.faults[pod.key] = Unknown(Reason.WARMING_UP, message)
             return
-        by_region = dict.fromkeys(REGIONS, 0.0)
+        grown = dict.fromkeys(REGIONS, 0.0)
         # Every rank is a process of its own, and restarts on its own.
-        for (_, region), grown in increases(scrapes, process=lambda key: key[0]).items():
-            by_region[region] = by_region.get(region, 0.0) + grown
-        gathered.evicted[pod.key] = by_region
+        for (_, counted), more in increases(scrapes, process=lambda key: key[0]).items():
+            grown[counted] = grown.get(counted, 0.0) + more
+        gathered.counts[pod.key] = grown
 
 
-def _pooled(gathered: _Gathered, pods: Sequence[PodKey], region: str) -> Reading:
+def _evicted(gathered: _Gathered, pods: Sequence[PodKey], region: str) -> Reading:
     """Blocks evicted from a region, summed over all pods; Unknown if one pod does not say."""
+    faults = _faults(gathered, pods, PLUGIN_EVICTED)
+    return faults or Value(sum(gathered.counts[pod][region] for pod in pods))
+
+
+def _recomputed(gathered: _Gathered, pods: Sequence[PodKey]) -> Reading:
+    """Tokens computed again, likewise. Older plugins do not count them."""
+    faults = _faults(gathered, pods, PLUGIN_RECOMPUTED)
+    if faults:
+        return faults
+    if not all(RECOMPUTED in gathered.counts[pod] for pod in pods):
+        message = f"{PLUGIN_RECOMPUTED} is not there: an older plugin"
+        return Unknown(Reason.NOT_MEASURABLE, message)
+    return Value(sum(gathered.counts[pod][RECOMPUTED] for pod in pods))
+
+
+def _faults(gathered: _Gathered, pods: Sequence[PodKey], series: str) -> Unknown | None:
+    """Why not all pods say."""
     faults = [gathered.faults[pod] for pod in pods if pod in gathered.faults]
     if not faults:
-        return Value(sum(gathered.evicted[pod][region] for pod in pods))
+        return None
     reason = faults[0].reason if len(faults) == len(pods) else Reason.INCOMPLETE_COVERAGE
     share = f"{len(pods) - len(faults)} of {len(pods)} ready pods"
-    return Unknown(reason, f"{PLUGIN_EVICTED} of {share}: {faults[0].message}")
+    return Unknown(reason, f"{series} of {share}: {faults[0].message}")

@@ -38,6 +38,7 @@ class Report:
         engine: Label value, as in vLLM's own series.
         ineligible: Why the engine stays with stock LRU whatever is wanted; empty when it does not.
         evicted: Blocks with a hash evicted so far, by region.
+        recomputed_tokens: Prompt tokens computed again so far, because they were evicted.
         change_seconds: Time the scheduler's thread spent applying changes, ever.
         changes: Number of these changes.
         refused: Documents refused so far, by reason.
@@ -51,6 +52,7 @@ class Report:
     revision: int
     ineligible: str = ""
     evicted: dict[str, int] = field(default_factory=dict)
+    recomputed_tokens: int = 0
     change_seconds: float = 0.0
     changes: int = 0
     refused: dict[str, int] = field(default_factory=dict)
@@ -74,6 +76,11 @@ def families(reports: Iterable[Report]) -> list[Metric]:
         "Cached blocks evicted, by the region of the free queue they were in.",
         labels=["engine", "region"],
     )
+    recomputed = CounterMetricFamily(
+        "evictune_recomputed_tokens",
+        "Tokens computed again because their cached blocks were evicted; counted low.",
+        labels=["engine"],
+    )
     change = SummaryMetricFamily(
         "evictune_knob_change_seconds",
         "Seconds the scheduler's thread spent applying changes.",
@@ -96,12 +103,14 @@ def families(reports: Iterable[Report]) -> list[Metric]:
         eligible.add_metric([engine, report.ineligible], 0 if report.ineligible else 1)
         for region, count in report.evicted.items():
             evicted.add_metric([engine, region], count)
+        if report.evicted:
+            recomputed.add_metric([engine], report.recomputed_tokens)
         change.add_metric([engine], report.changes, report.change_seconds)
         for reason, count in report.refused.items():
             refused.add_metric([engine, reason], count)
         if report.refusal:
             refusal.add_metric([engine, *report.refusal], 1)
-    return [info, eligible, evicted, change, refused, refusal]
+    return [info, eligible, evicted, recomputed, change, refused, refusal]
 
 
 class ReportDirectory:

@@ -92,6 +92,7 @@ class EngineRuntime:
             revision=in_force.revision,
             ineligible=self._ineligible,
             evicted=self._policy.evicted if self._policy else {},
+            recomputed_tokens=self._policy.recompute.tokens if self._policy else 0,
             change_seconds=self._change_seconds,
             changes=self._changes,
             refused=dict(self._source.refused),

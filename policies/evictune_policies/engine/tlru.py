@@ -26,6 +26,7 @@ from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.request import Request
 
 from evictune_policies.engine.knobs import STOCK, Knobs
+from evictune_policies.engine.recompute import RecomputeCounter
 from evictune_policies.engine.regions import RegionQueue, Tally, TrackedBlock
 
 LRU, TEL_SAFE, PROTECTED = "lru", "tel-safe", "protected"
@@ -41,6 +42,7 @@ class TailOptimizedLRU:
 
     Attributes:
         knobs: What is in force.
+        recompute: Counts what is computed again because it was evicted.
     """
 
     def __init__(self, manager: KVCacheManager) -> None:
@@ -51,6 +53,7 @@ class TailOptimizedLRU:
         free = [self._blocks[number] for number in order]
         self._tallies = {name: Tally() for name in (LRU, TEL_SAFE, PROTECTED)}
         self._queue = RegionQueue(free, self._tallies_of(TEL_SAFE, LRU))
+        self.recompute = RecomputeCounter(self._pool.hash_block_size)
         self.knobs = STOCK
         # A block is TEL-safe when the tokens up to its end reach longest + slack.
         self._slack = 0
@@ -126,6 +129,7 @@ class TailOptimizedLRU:
             return
         if self._awaits:
             self._stop_awaiting(request)
+        self.recompute.finished(self._blocks_of(request))
         self._length = request.num_tokens
         try:
             self._stock_free(request)
@@ -137,6 +141,7 @@ class TailOptimizedLRU:
         blocks: list[TrackedBlock] = self._stock_pop_blocks_for_free(request)
         if request.is_finished():
             self._stop_awaiting(request)
+            self.recompute.finished(blocks)
             self._raise_longest(blocks, request.num_tokens)
         else:
             self._await(request, blocks)
@@ -188,6 +193,7 @@ class TailOptimizedLRU:
         if done:
             self._awaits.clear()
             self._queue.forget()
+            self.recompute.forget()
         return done
 
     # Which region.
