@@ -39,6 +39,9 @@ REACH_SECONDS = 60.0
 MIX = conversations(3, one_shots=4)
 ONE_CONVERSATION = conversations(1, one_shots=4)
 ONE_DOCUMENT = replace(conversations(1, one_shots=0), growth_tokens=0)
+ONE_SHOTS = replace(
+    conversations(1, one_shots=9), document_tokens=40, growth_tokens=0, one_shot_tokens=600
+)
 
 
 @dataclass(frozen=True)
@@ -286,20 +289,21 @@ def test_a_deleted_policy_returns_the_engine_to_stock_lru(stack: Stack, pace: Pa
 
 
 @pytest.mark.parametrize(
-    ("regime", "load", "factor"),
+    ("name", "regime", "load", "factor"),
     [
         # All that comes back is still there, and the objective is met.
-        pytest.param("Healthy", ONE_CONVERSATION, 5.0, id="met"),
+        ("met", "Healthy", ONE_CONVERSATION, 5.0),
         # It is not met, but no cached block is evicted: no order of eviction would help.
-        pytest.param("NoReuse", ONE_DOCUMENT, 0.01, id="out-of-reach"),
+        ("out-of-reach", "NoReuse", ONE_DOCUMENT, 0.01),
+        # Blocks are evicted all the time, but hardly any of them would be asked for again.
+        ("never-again", "NoReuse", ONE_SHOTS, 0.01),
     ],
 )
 def test_where_lru_is_best_nothing_changes(
-    stack: Stack, pace: Pace, regime: str, load: Load, factor: float
+    stack: Stack, pace: Pace, name: str, regime: str, load: Load, factor: float
 ) -> None:
     """Proof 5: ten ticks, no change."""
     stack.wait_for("stock LRU", lambda: stock(stack), REACH_SECONDS)
-    name = f"lru-is-best-{regime.lower()}"
     before = len(stack.operator_writes())
     stack.apply_policy(policy(name, "Auto", pace, factor * pace.threshold))
     with BackgroundLoad(stack.engine.url, load):
