@@ -1,10 +1,20 @@
-"""For every test: in CI a test that was skipped is a failure, for it proved nothing."""
+"""For every test: a skip is a failure in CI, for it proved nothing; Ctrl-C is noticed."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Processes under test must notice SIGINT.
+
+    A shell starts background jobs with SIGINT ignored, children inherit that, and Ctrl-C would be
+    tested in vain.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)
