@@ -12,9 +12,9 @@ from dataclasses import dataclass
 class ModelSize:
     """A random Llama. heads divides hidden; intermediate is the width of the MLP."""
 
-    layers: int = 4
+    layers: int = 2
     hidden: int = 512
-    intermediate: int = 2048
+    intermediate: int = 1024
     heads: int = 8
     vocabulary: int = 1024
     seed: int = 7
