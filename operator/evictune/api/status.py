@@ -221,7 +221,7 @@ def _ttft(observation: Observation) -> Json:
         "lower": _for_people(reading.lower),
         "upper": _for_people(reading.upper),
         "estimate": _for_people(reading.estimate),
-        "requests": _rounded(reading.requests),
+        "requests": f"{reading.requests:.0f}",  # an increase is interpolated: say whole requests
         "aboveThreshold": _rounded((reading.above_lower + reading.above_upper) / 2),
     }
 
