@@ -79,7 +79,7 @@ def test_a_conversation_that_was_evicted_is(blocks: int) -> None:
     assert server.again == 0
     server.serve(prompt(1, blocks + 1))
     assert server.again == blocks * BLOCK
-    assert server.again - max(BLOCK, server.again // 8) <= server.counted <= server.again
+    assert server.again - max(BLOCK, server.again // 5) <= server.counted <= server.again
 
 
 def test_a_tail_that_was_evicted_counts_as_far_as_the_last_landmark() -> None:
@@ -88,14 +88,14 @@ def test_a_tail_that_was_evicted_counts_as_far_as_the_last_landmark() -> None:
     server.serve(prompt(2, 20))
     server.serve(prompt(1, 33))
     assert 0 < server.again < 30 * BLOCK
-    assert server.again - 4 * BLOCK <= server.counted <= server.again
+    assert server.again - 6 * BLOCK <= server.counted <= server.again
 
 
 def test_a_repeat_that_recomputes_its_last_block_counts_that_block_alone() -> None:
     """vLLM has to compute a token of every prompt: a whole-block repeat loses its last block."""
     server = Server()
     for _ in range(2):
-        server.serve(prompt(1, 17, more=0))
+        server.serve(prompt(1, 16, more=0))
     assert server.counted == server.again == BLOCK
 
 
@@ -119,10 +119,10 @@ def test_a_reset_is_no_eviction_either() -> None:
     assert server.counted == 0
 
 
-def test_the_least_recently_used_landmarks_are_forgotten() -> None:
+def test_the_oldest_landmarks_are_forgotten() -> None:
     server = Server()
-    server.policy.recompute = counter = RecomputeCounter(BLOCK, remembered=30)
-    for number in range(3):  # 15 landmarks each: those of the first are forgotten
+    server.policy.recompute = counter = RecomputeCounter(BLOCK, remembered=22)
+    for number in range(3):  # 11 landmarks each: those of the first are forgotten
         server.serve(prompt(number, 32))
     server.serve(prompt(0, 32))
     assert server.again > 0
