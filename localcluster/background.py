@@ -89,7 +89,7 @@ def up(name: str, with_node: bool, progress: Progress) -> State:
             )
         try:
             return _follow(keeper, name, log, progress)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
             keeper.terminate()
             keeper.wait()
             raise

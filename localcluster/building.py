@@ -76,7 +76,7 @@ def run(
     )
     try:
         output = _output(process, label, started, progress)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise

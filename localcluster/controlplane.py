@@ -99,7 +99,7 @@ class ControlPlane:
             for name in self._parts:
                 self._start(name, self._arguments_of(name))
             self._wait_for_service_account()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
             self.close()
             raise
         return self

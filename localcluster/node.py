@@ -71,7 +71,7 @@ class Node:
             self._start_containerd()
             self.load_image(self.base_image.archive, self.base_image.reference)
             self._start_kubelet()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
             self._undo()
             raise
         return self

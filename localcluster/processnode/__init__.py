@@ -106,7 +106,7 @@ class ProcessNode:
             )
         try:
             self._wait_ready(self._process)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
             self._stop()
             raise
         return self
