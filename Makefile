@@ -32,7 +32,8 @@ test: $(READY) ## everything: unit, property, integration, end to end on a real 
 	$(BIN)/python -m localcluster install-packages prometheus
 	$(BIN)/python -m localcluster build $(TEST_BINARIES)
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/integration
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not quiet" tests/integration
+	$(BIN)/python -m pytest -m quiet tests/integration
 	$(BIN)/python -m pytest tests/e2e
 
 test-fast: $(READY) ## unit and property tests: under a minute
