@@ -12,12 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from evictune.act.knobs import parse_document
 from evictune.api.knobs import FILE_NAME, STOCK_LRU, KnobValues, config_map_name
 from evictune.kube import APPLY_PATCH, MERGE_PATCH, KubeApi
+
+from tests.support.server import Server
 
 PORTS = (8000, 9410)
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0, 5.0)
@@ -64,7 +66,7 @@ class FakeEngine:
     _found: tuple[KnobValues, int] = (STOCK_LRU, 0)
     _found_time: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _servers: list[ThreadingHTTPServer] = field(default_factory=list)
+    _servers: list[Server] = field(default_factory=list)
 
     def serve(self) -> None:
         """Listen on both ports of a free loopback address."""
@@ -160,7 +162,7 @@ class FakeEngine:
             count = int(self.counters.get(region, 0.0))
             yield f'evictune_evicted_blocks_total{{engine="0",region="{region}"}} {count}'
 
-    def _listen(self, port: int) -> ThreadingHTTPServer:
+    def _listen(self, port: int) -> Server:
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -175,9 +177,7 @@ class FakeEngine:
             def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
-        server = ThreadingHTTPServer((self.address, port), Handler)
-        server.daemon_threads = True
-        return server
+        return Server((self.address, port), Handler)
 
 
 class FakeDeployment:

@@ -12,13 +12,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 import yaml
+
+from tests.support.server import Server
 
 HOLD_LIMIT = 300.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
@@ -84,8 +86,7 @@ class HoldingProxy:
         self._tls = ssl.create_default_context(cafile=str(ca_file))
         self._holds: list[Hold] = []
         self._lock = threading.Lock()
-        self._listener = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._listener.daemon_threads = True
+        self._listener = Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._listener.serve_forever, daemon=True)
 
     def __enter__(self) -> Self:

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.server import Server
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,7 @@ def serve(respond: Responder, host: str = "127.0.0.1", port: int = 0) -> Iterato
         def log_message(self, *_: Any) -> None:
             """Tests read their own output."""
 
-    server = ThreadingHTTPServer((host, port), Handler)
-    server.daemon_threads = True
+    server = Server((host, port), Handler)
     page_server = PageServer(f"http://{host}:{server.server_address[1]}", respond)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

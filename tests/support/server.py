@@ -1,0 +1,18 @@
+"""An HTTP server for clients that are killed, or hang up, while they are being answered."""
+
+from __future__ import annotations
+
+import sys
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+
+class Server(ThreadingHTTPServer):
+    """One thread a connection; none keeps the process alive."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of everything but a client that is gone: it knows best why."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
