@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def deployment(model: Path) -> Manifest:
         "name": "vllm",
         "image": "vllm-cpu",
         "command": [sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
-        "args": _engine_arguments(model),
+        "args": engine_arguments(model, "$(POD_IP)", ENGINE.port, ttft_buckets()),
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "EVICTUNE_METRICS_ADDRESS", "value": f"$(POD_IP):{ENGINE.metrics_port}"},
@@ -78,13 +79,16 @@ def deployment(model: Path) -> Manifest:
     }
 
 
-def _engine_arguments(model: Path) -> list[str]:
-    buckets = json.dumps({"time_to_first_token": ttft_buckets()})
+def engine_arguments(model: Path, host: str, port: int, ttft_bounds: Sequence[float]) -> list[str]:
+    """The command line of an OpenAI-compatible vLLM server for the demonstration's model.
+
+    ttft_bounds: of the buckets of its TTFT histogram, in seconds.
+    """
     options: dict[str, object] = {
         "model": model,
         "served-model-name": SERVED_MODEL,
-        "host": "$(POD_IP)",
-        "port": ENGINE.port,
+        "host": host,
+        "port": port,
         "dtype": "float32",
         "max-model-len": ENGINE.max_model_tokens,
         "max-num-batched-tokens": ENGINE.max_model_tokens,
@@ -92,7 +96,7 @@ def _engine_arguments(model: Path) -> list[str]:
         "block-size": ENGINE.block_tokens,
         "num-gpu-blocks-override": ENGINE.blocks,
         "kv-cache-memory-bytes": "256M",
-        "custom-histogram-buckets": buckets,
+        "custom-histogram-buckets": json.dumps({"time_to_first_token": list(ttft_bounds)}),
     }
     flags = ("enforce-eager", "enable-prefix-caching", "enable-prompt-tokens-details")
     return [*(f"--{name}={value}" for name, value in options.items()), *(f"--{f}" for f in flags)]

@@ -12,13 +12,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from demo.constants import SERVED_MODEL
+from demo.constants import ENGINE, SERVED_MODEL
+from demo.manifests import engine_arguments
 from localcluster.paths import cache_directory
 
-PORT = 8000
-PLUGIN_PORT = 9410
-BLOCK_TOKENS = 32
-BLOCKS = 200
+PORT = ENGINE.port
+PLUGIN_PORT = ENGINE.metrics_port
 # From 10 ms to a minute in steps of 10 %, so that a quantile is known as well as tolerance wants.
 TTFT_BOUNDS = [round(0.010 * 1.1**step, 4) for step in range(92)]
 
@@ -36,7 +35,7 @@ def deployment(namespace: str, name: str, image: str, model: Path) -> dict[str, 
         "image": image,
         "imagePullPolicy": "Never",
         "command": [sys.executable, "-m", "vllm.entrypoints.openai.api_server"],
-        "args": _arguments(model),
+        "args": engine_arguments(model, "0.0.0.0", PORT, TTFT_BOUNDS),
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {
@@ -88,25 +87,6 @@ def _cache() -> Path:
 def _environment() -> set[Path]:
     """The virtual environment and the interpreter it was made from."""
     return {Path(sys.prefix), Path(sys.base_prefix)} - {Path("/usr")}
-
-
-def _arguments(model: Path) -> list[str]:
-    options = {
-        "model": model,
-        "served-model-name": SERVED_MODEL,
-        "host": "0.0.0.0",
-        "port": PORT,
-        "dtype": "float32",
-        "max-model-len": 4096,
-        "block-size": BLOCK_TOKENS,
-        "num-gpu-blocks-override": BLOCKS,
-        "kv-cache-memory-bytes": "256M",
-        "max-num-seqs": 8,
-        "max-num-batched-tokens": 4096,
-        "custom-histogram-buckets": json.dumps({"time_to_first_token": TTFT_BOUNDS}),
-    }
-    flags = ["--enforce-eager", "--enable-prefix-caching", "--enable-prompt-tokens-details"]
-    return [*(f"--{name}={value}" for name, value in options.items()), *flags]
 
 
 @dataclass(frozen=True)
