@@ -177,12 +177,17 @@ def _ttft(policy: EvictionPolicy, ttft: Mapping[str, str]) -> str:
     estimate = ttft.get("estimate", "Unknown")
     if estimate in ("Unknown", "Idle"):
         return estimate
-    threshold = format_duration(policy.spec.slo.ttft.threshold)
-    return (
-        f"{estimate:<9} p{_percent(str(policy.spec.slo.ttft.quantile))}; buckets say "
-        f"{ttft.get('lower')} to {ttft.get('upper')}; {ttft.get('requests')} requests, "
-        f"share above {threshold}: {ttft.get('aboveThreshold')}"
-    )
+    quantile = _percent(str(policy.spec.slo.ttft.quantile))
+    parts = [f"{estimate:<9} p{quantile}"]
+    # A status is what its writer left there: an older operator, or a hand, may have left less.
+    if "lower" in ttft and "upper" in ttft:
+        parts.append(f"buckets say {ttft['lower']} to {ttft['upper']}")
+    if "requests" in ttft:
+        parts.append(f"{ttft['requests']} requests")
+    if "aboveThreshold" in ttft:
+        threshold = format_duration(policy.spec.slo.ttft.threshold)
+        parts.append(f"share above {threshold}: {ttft['aboveThreshold']}")
+    return "; ".join(parts)
 
 
 def _engines(engines: Mapping[str, int]) -> str:

@@ -109,7 +109,7 @@ def test_it_tells_what_was_seen_believed_and_decided() -> None:
         "serve-a/chat  ·  Deployment chat-8b  ·  mode Auto  ·  p99 of TTFT at most 800ms",
         "DIAGNOSIS  ReuseLost, since 10m ago",
         "xi_tokens decides what is evicted first",
-        "p99; buckets say 1s to 1.25s; 340 requests, share above 800ms: 0.08",
+        "p99; buckets say 1s to 1.25s; 340 requests; share above 800ms: 0.08",
         "2 of 2 pods ready, 1 acknowledged",
         "IN FORCE  T-LRU with xi 512, qHat 60",
         "revision 3, expires in 30m unless renewed",
@@ -142,6 +142,12 @@ def test_readings_without_a_value_are_gathered_in_one_line() -> None:
     text = text_of(STATUS | {"observed": observed}, IN_FORCE)
     assert re.search(r"unknown +TTFT, hit ratio\n", text)
     assert re.search(r"running +Idle +requests\n", text)
+
+
+def test_a_ttft_of_which_only_part_was_written_is_told_so_far() -> None:
+    text = text_of(STATUS | {"observed": {"ttft": {"estimate": "1.1s"}}}, IN_FORCE)
+    assert re.search(r"TTFT +1\.1s +p99\n", text)
+    assert "None" not in text
 
 
 def test_a_policy_nobody_looked_at_says_so() -> None:
