@@ -11,6 +11,14 @@ from evictune.api.reasons import Reason
 
 from tests.support.observed_fleet import PLUGIN, Fleet, capture, counted, run, unknown
 
+EVICTED = 'evictune_evicted_blocks_total{{engine="{}",region="protected"}} {}\n'
+RECOMPUTED = 'evictune_recomputed_tokens_total{{engine="{}"}} {}\n'
+
+
+def ranks(line: str, first: int, second: int) -> str:
+    """A page on which two ranks each have a sample of one series."""
+    return PLUGIN + line.format("1", first) + line.format("2", second)
+
 
 def test_the_real_plugin_s_pages_tell_what_is_in_force_and_what_was_evicted() -> None:
     async def scenario(fleet: Fleet) -> None:
@@ -40,14 +48,10 @@ def test_the_real_plugin_s_pages_tell_what_is_in_force_and_what_was_evicted() ->
 
 
 def test_a_rank_that_restarts_alone_does_not_count_the_other_rank_anew() -> None:
-    def page(first: int, second: int) -> str:
-        line = 'evictune_evicted_blocks_total{{engine="{}",region="protected"}} {}\n'
-        return PLUGIN + line.format("1", first) + line.format("2", second)
-
     async def scenario(fleet: Fleet) -> None:
-        fleet.plugin("owl-0", page(500, 100))
+        fleet.plugin("owl-0", ranks(EVICTED, 500, 100))
         await fleet.observe()
-        fleet.plugin("owl-0", page(510, 4))
+        fleet.plugin("owl-0", ranks(EVICTED, 510, 4))
         seen = await fleet.observe(after=30.0)
         assert seen.evicted_protected == Value(10 + 4)
 
@@ -55,14 +59,10 @@ def test_a_rank_that_restarts_alone_does_not_count_the_other_rank_anew() -> None
 
 
 def test_tokens_computed_again_are_summed_over_the_ranks() -> None:
-    def page(first: int, second: int) -> str:
-        line = 'evictune_recomputed_tokens_total{{engine="{}"}} {}\n'
-        return PLUGIN + line.format("0", first) + line.format("1", second)
-
     async def scenario(fleet: Fleet) -> None:
-        fleet.plugin("owl-0", page(500, 100))
+        fleet.plugin("owl-0", ranks(RECOMPUTED, 500, 100))
         await fleet.observe()
-        fleet.plugin("owl-0", page(660, 132))
+        fleet.plugin("owl-0", ranks(RECOMPUTED, 660, 132))
         seen = await fleet.observe(after=30.0)
         assert seen.recomputed_tokens == Value(160 + 32)
 
