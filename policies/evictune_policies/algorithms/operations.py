@@ -8,6 +8,7 @@ blocks are never asked for.
     hit(state, pool, block, visit)     a request found the block; `pool.references` is still what
                                        it was: 0 means that the block could have been evicted
     free(state, pool, block, visit)    the last request that held the block let go of it
+    leave(state, pool, block, visit)   another request did: somebody still holds the block
     victim(state, pool)                choose a block that nobody holds, and forget it
     expired(state, pool, now)          a block that may not be hit any more, forgotten; or NONE
 
@@ -28,7 +29,7 @@ class Visit(NamedTuple):
     now: seconds since the trace began.
     step: grows with every request that starts and every request that ends; never repeats.
     request: its index in the trace.
-    tokens: prompt and output so far; at `free` of a finished request its whole length H.
+    tokens: prompt and output so far; when it has finished, its whole length H.
     finished: 1 if it ended; 0 if it runs, or was preempted and will come back.
     """
 
@@ -39,6 +40,10 @@ class Visit(NamedTuple):
     finished: int
 
 
+def stays(state: Any, pool: Pool, block: int, visit: Visit) -> None:
+    """`leave` of a policy to which it does not matter."""
+
+
 class Operations(NamedTuple):
     """One policy's functions."""
 
@@ -47,6 +52,7 @@ class Operations(NamedTuple):
     free: Callable[[Any, Pool, int, Visit], None]
     victim: Callable[[Any, Pool], int]
     expired: Callable[[Any, Pool, float], int]
+    leave: Callable[[Any, Pool, int, Visit], None] = stays
 
 
 # By the type of a policy's state. Each policy's file adds its own.
@@ -66,6 +72,11 @@ def hit(state: Any, pool: Pool, block: int, visit: Visit) -> None:
 def free(state: Any, pool: Pool, block: int, visit: Visit) -> None:
     """Call the policy's own `free`."""
     IMPLEMENTATIONS[type(state)].free(state, pool, block, visit)
+
+
+def leave(state: Any, pool: Pool, block: int, visit: Visit) -> None:
+    """Call the policy's own `leave`."""
+    IMPLEMENTATIONS[type(state)].leave(state, pool, block, visit)
 
 
 def victim(state: Any, pool: Pool) -> int:

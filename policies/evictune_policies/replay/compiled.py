@@ -81,6 +81,11 @@ def _free(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].free
 
 
+@overload(operations.leave, strict=False)
+def _leave(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
+    return operations.IMPLEMENTATIONS[state.instance_class].leave
+
+
 @overload(operations.victim, strict=False)
 def _victim(state: Any, pool: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].victim
