@@ -5,8 +5,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-# Made before the tests, with progress, so that no test waits for a compiler.
-TEST_BINARIES := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl helm base-image
+# Made first, with progress, so that neither the demonstration nor a test waits for a compiler.
+DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
+TEST_BINARIES := $(DEMO_BINARIES) kubelet helm base-image
 TESTS_FAST := tests/unit tests/property
 
 .DEFAULT_GOAL := help
@@ -15,9 +16,12 @@ TESTS_FAST := tests/unit tests/property
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(READY): requirements/dev.txt constraints/dev.txt constraints/overrides.txt operator/pyproject.toml policies/pyproject.toml
-	@echo "Setting up .venv (once; about a minute, 6 GB with vLLM and torch) ..."
+.PHONY: supported-python demo-binaries test-binaries
+supported-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evictune needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+
+$(READY): requirements/dev.txt constraints/dev.txt constraints/overrides.txt operator/pyproject.toml policies/pyproject.toml | supported-python
+	@echo "Setting up .venv (once; about a minute, 6 GB with vLLM and torch) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints/dev.txt uv
 	$(BIN)/uv pip install --python $(BIN)/python --requirement requirements/dev.txt \
@@ -25,12 +29,20 @@ $(READY): requirements/dev.txt constraints/dev.txt constraints/overrides.txt ope
 	    --editable operator --editable policies
 	@touch $@
 
-demo: $(READY) ## a real vLLM, stock LRU against the closed loop: no root, no cluster needed (KEEP=1 leaves it up)
+# Compiling and downloading do not need each other.
+demo-binaries: supported-python
+	@$(PYTHON) -m localcluster.prepare build $(DEMO_BINARIES)
+
+test-binaries: supported-python
+	@$(PYTHON) -m localcluster.prepare install-packages prometheus
+	@$(PYTHON) -m localcluster.prepare build $(TEST_BINARIES)
+
+demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster needed (KEEP=1 leaves it up)
+	@$(MAKE) --no-print-directory -j2 $(READY) demo-binaries
 	$(BIN)/python -m demo
 
-test: $(READY) ## everything: unit, property, integration, end to end on a real node (root)
-	$(BIN)/python -m localcluster install-packages prometheus
-	$(BIN)/python -m localcluster build $(TEST_BINARIES)
+test: ## everything: unit, property, integration, end to end on a real node (root)
+	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not quiet" tests/integration
 	$(BIN)/python -m pytest -m quiet tests/integration

@@ -8,11 +8,8 @@ import subprocess
 import sys
 
 from localcluster import background, system
-from localcluster.binaries import NAMES, BuildError, ensure, print_progress
-from localcluster.images import base_image
+from localcluster.binaries import BuildError, ensure, print_progress
 from localcluster.ledger import TeardownError
-
-BASE_IMAGE = "base-image"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,17 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(run=_status)
     kubeconfig = commands.add_parser("kubeconfig", parents=[named], help="print its path")
     kubeconfig.set_defaults(run=_kubeconfig)
-    build = commands.add_parser("build", help="build things now instead of when needed")
-    choices = (*NAMES, BASE_IMAGE)
-    build.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=", ".join(choices))
-    build.set_defaults(run=_build)
-    packages = commands.add_parser(
-        "install-packages", help="apt-get install what a node needs (root, Debian)"
-    )
-    packages.add_argument(
-        "also", nargs="*", help="programs to install too, each in a package of its own name"
-    )
-    packages.set_defaults(run=_install_packages)
     return parser
 
 
@@ -88,18 +74,6 @@ def _status(options: argparse.Namespace) -> int:
 
 def _kubeconfig(options: argparse.Namespace) -> int:
     print(_state(options).kubeconfig)
-    return 0
-
-
-def _build(options: argparse.Namespace) -> int:
-    for name in options.names:
-        print(base_image().archive if name == BASE_IMAGE else ensure(name))
-    return 0
-
-
-def _install_packages(options: argparse.Namespace) -> int:
-    installed = system.install_packages(options.also)
-    print(f"installed: {', '.join(installed)}" if installed else "nothing is missing")
     return 0
 
 
