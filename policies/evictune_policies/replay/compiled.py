@@ -14,9 +14,11 @@ import hashlib
 import importlib
 import os
 import pkgutil
+import sys
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import evictune_policies.algorithms
@@ -43,57 +45,69 @@ import numba  # noqa: E402
 from numba.extending import overload, register_jitable  # noqa: E402
 
 from evictune_policies.algorithms import operations  # noqa: E402
+from evictune_policies.replay import mechanics  # noqa: E402
 
 
 def compiled(function: Function) -> Function:
-    """The compiled form of a plain function: same arguments, same result."""
+    """The compiled form of a plain function: same arguments, same result.
+
+    It may call the plain functions of `algorithms`, `mechanics` and its own module.
+    """
+    _register(sys.modules[function.__module__])
     dispatcher: Function = numba.njit(cache=True, nogil=True)(function)
     return dispatcher
 
 
-def _register_algorithms() -> None:
-    """Let compiled code call every plain function of `algorithms`."""
-    dispatched = set(operations.Operations._fields)
-    for info in pkgutil.iter_modules(evictune_policies.algorithms.__path__):
-        module = importlib.import_module(f"{evictune_policies.algorithms.__name__}.{info.name}")
-        for name, function in vars(module).items():
-            if not isinstance(function, FunctionType) or function.__module__ != module.__name__:
-                continue
-            if module is not operations or name not in dispatched:
-                register_jitable(function)
+@cache
+def _register(module: ModuleType) -> None:
+    """Let compiled code call a module's plain functions."""
+    dispatched = operations.Operations._fields if module is operations else ()
+    for name, function in vars(module).items():
+        own = isinstance(function, FunctionType) and function.__module__ == module.__name__
+        if own and name not in dispatched:
+            register_jitable(function)
 
+
+def _register_algorithms() -> None:
+    for info in pkgutil.iter_modules(evictune_policies.algorithms.__path__):
+        name = f"{evictune_policies.algorithms.__name__}.{info.name}"
+        _register(importlib.import_module(name))
+
+
+_by_state: Callable[[Any], Callable[[Function], Function]] = partial(overload, strict=False)
 
 # The parameters' names have to be those of the plain functions.
 
 
-@overload(operations.start, strict=False)
+@_by_state(operations.start)
 def _start(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].start
 
 
-@overload(operations.hit, strict=False)
+@_by_state(operations.hit)
 def _hit(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].hit
 
 
-@overload(operations.free, strict=False)
+@_by_state(operations.free)
 def _free(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].free
 
 
-@overload(operations.leave, strict=False)
+@_by_state(operations.leave)
 def _leave(state: Any, pool: Any, block: Any, visit: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].leave
 
 
-@overload(operations.victim, strict=False)
+@_by_state(operations.victim)
 def _victim(state: Any, pool: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].victim
 
 
-@overload(operations.expired, strict=False)
+@_by_state(operations.expired)
 def _expired(state: Any, pool: Any, now: Any) -> Callable[..., Any]:
     return operations.IMPLEMENTATIONS[state.instance_class].expired
 
 
 _register_algorithms()
+_register(mechanics)

@@ -1,0 +1,233 @@
+"""Replay in order only: one request at a time, as if each ended before the next arrived.
+
+Exact in what it models, and the fastest way to compare policies; what it leaves out is that
+requests overlap (`timed`). As in vLLM:
+
+- The last token of a prompt is always computed, so at most (prompt - 1) // block size blocks are
+  hits. A prompt of whole blocks that repeats computes its last one again, and keeps the copy.
+- A block is cached when it is full and its tokens are computed. The very last token of an output
+  is sampled but never computed.
+- A partial last block takes a place while the request runs. So does an output of which the trace
+  does not know the tokens; nobody can find either afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evictune_policies.algorithms.catalog import POLICIES, Cost, Policy, Setting
+from evictune_policies.algorithms.operations import Visit, free, hit, start
+from evictune_policies.algorithms.pool import Int32, Pool, fill, new_pool
+from evictune_policies.replay.compiled import compiled
+from evictune_policies.replay.mechanics import (
+    Places,
+    age_bin,
+    drop_expired,
+    longest_prefix,
+    new_places,
+    put_blank,
+    take,
+)
+from evictune_policies.replay.result import Result
+from evictune_policies.replay.trace import Trace
+
+Int64 = NDArray[np.int64]
+
+
+class Requests(NamedTuple):
+    """What the loop needs of a trace. Per request, but for `contents`; sizes in blocks.
+
+    lookup: how many blocks may be hits. whole: how many have content. blocks: how many it holds at
+    its end, the blank ones too.
+    """
+
+    arrival: NDArray[np.float64]
+    starts: Int64
+    contents: Int32
+    lookup: Int64
+    whole: Int64
+    blocks: Int64
+    prompt_tokens: Int64
+    tokens: Int64
+
+
+def requests_of(trace: Trace) -> Requests:
+    """The sizes that follow from the lengths, by vLLM's rules."""
+    computed = trace.prompt_tokens + np.maximum(trace.output_tokens - 1, 0)
+    size = trace.block_tokens
+    whole = np.minimum(trace.known_tokens, computed) // size
+    return Requests(
+        arrival=trace.arrival,
+        starts=trace.starts,
+        contents=trace.contents,
+        lookup=np.minimum(np.maximum(trace.prompt_tokens - 1, 0) // size, whole),
+        whole=whole,
+        blocks=-(-computed // size),
+        prompt_tokens=trace.prompt_tokens,
+        tokens=trace.tokens,
+    )
+
+
+def replay(
+    state: object,
+    pool: Pool,
+    places: Places,
+    requests: Requests,
+    block_tokens: int,
+    suffix_first: bool,
+    hits: Int64,
+    lost: Int64,
+) -> None:
+    """Run all requests. hits and lost, per request in blocks, are filled in; see `Result`."""
+    held = np.empty(len(pool.content), np.int32)
+    seen = np.zeros(len(pool.parent), np.bool_)
+    for request in range(len(requests.starts) - 1):
+        now = requests.arrival[request]
+        drop_expired(state, pool, places, now)
+        begin = requests.starts[request]
+        lookup = requests.lookup[request]
+        found = longest_prefix(pool, requests.contents, begin, lookup)
+        hits[request] = found
+        visit = Visit(now, 2 * request, request, requests.prompt_tokens[request], 0)
+        for index in range(found):
+            block = pool.resident[requests.contents[begin + index]]
+            places.hit_age[age_bin(now - places.released[block])] += 1
+            hit(state, pool, block, visit)
+            pool.references[block] += 1
+            held[index] = block
+        for index in range(found, requests.whole[request]):
+            content = requests.contents[begin + index]
+            if seen[content] and index < lookup:
+                lost[request] += 1
+            seen[content] = True
+            block = take(state, pool, places, now)
+            pool.references[block] = 1
+            fill(pool, block, content)
+            tokens = max(requests.prompt_tokens[request], (index + 1) * block_tokens)
+            start(state, pool, block, Visit(now, 2 * request, request, tokens, 0))
+            held[index] = block
+        for index in range(requests.whole[request], requests.blocks[request]):
+            held[index] = take(state, pool, places, now)
+        release(state, pool, places, requests, request, suffix_first, held)
+
+
+def release(
+    state: object,
+    pool: Pool,
+    places: Places,
+    requests: Requests,
+    request: int,
+    suffix_first: bool,
+    held: Int32,
+) -> None:
+    """A request ends: its blocks, held[:blocks], are free."""
+    now = requests.arrival[request]
+    visit = Visit(now, 2 * request + 1, request, requests.tokens[request], 1)
+    whole = requests.whole[request]
+    for index in range(whole, requests.blocks[request]):
+        put_blank(places, held[index])
+    for index in range(whole):
+        block = held[whole - 1 - index if suffix_first else index]
+        pool.references[block] -= 1
+        places.released[block] = now
+        free(state, pool, block, visit)
+
+
+class OrderReplay:
+    """A trace made ready once, to be replayed under any number of policies.
+
+    Raises ValueError for a request whose lengths do not fit its contents.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self._requests = requests_of(trace)
+        self._chains = trace.chains()
+
+    @property
+    def least_capacity(self) -> int:
+        """Blocks of the longest request: with less it could not run."""
+        return int(self._requests.blocks.max(initial=1))
+
+    def run(
+        self,
+        policy_name: str,
+        capacity_blocks: int,
+        *,
+        xi_tokens: int = 0,
+        q_hat_tokens: int = 0,
+        cost: Cost = Cost(),  # noqa: B008 - it is frozen
+        plain: bool = False,
+    ) -> Result:
+        """Replay under one policy. plain: uncompiled, to check the compiled loop.
+
+        Raises:
+            ValueError: An unknown policy, or a request longer than the pool.
+        """
+        policy = self._policy(policy_name)
+        self._check(capacity_blocks)
+        trace, requests = self.trace, self._requests
+        setting = Setting(
+            capacity_blocks, trace.block_tokens, self._chains, xi_tokens, q_hat_tokens, cost
+        )
+        hits, lost = np.zeros((2, trace.requests), np.int64)
+        loop = replay if plain else _compiled_replay
+        began = time.perf_counter()
+        state = policy.build(setting)
+        pool = new_pool(capacity_blocks, trace.parent, trace.depth)
+        places = new_places(capacity_blocks)
+        loop(state, pool, places, requests, trace.block_tokens, policy.suffix_first, hits, lost)
+        return Result(
+            policy=policy.name,
+            xi_tokens=xi_tokens if "xi_tokens" in policy.parameters else None,
+            q_hat_tokens=q_hat_tokens if "q_hat_tokens" in policy.parameters else None,
+            capacity_blocks=capacity_blocks,
+            block_tokens=trace.block_tokens,
+            fidelity="order",
+            prompt_tokens=trace.prompt_tokens,
+            cached_tokens=hits * trace.block_tokens,
+            recomputed=lost * trace.block_tokens,
+            hit_age=places.hit_age,
+            eviction_age=places.eviction_age,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _policy(self, name: str) -> Policy:
+        if name not in POLICIES:
+            raise ValueError(f"policy {name!r}: unknown; use one of {', '.join(POLICIES)}")
+        return POLICIES[name]
+
+    def _check(self, capacity_blocks: int) -> None:
+        if capacity_blocks < self.least_capacity:
+            request = int(self._requests.blocks.argmax())
+            raise ValueError(
+                f"capacity {capacity_blocks:,} blocks: request {request} alone needs "
+                f"{self.least_capacity:,} blocks of {self.trace.block_tokens} tokens; "
+                f"use at least that many"
+            )
+
+
+_compiled_replay = compiled(replay)
+
+
+def replay_in_order(
+    trace: Trace,
+    policy_name: str,
+    capacity_blocks: int,
+    *,
+    xi_tokens: int = 0,
+    q_hat_tokens: int = 0,
+    cost: Cost = Cost(),  # noqa: B008 - it is frozen
+) -> Result:
+    """Replay a trace under one policy, one request at a time.
+
+    To compare several, make one `OrderReplay` and run each: preparing a trace takes time.
+    Raises ValueError for an unknown policy, or a request longer than the pool.
+    """
+    return OrderReplay(trace).run(
+        policy_name, capacity_blocks, xi_tokens=xi_tokens, q_hat_tokens=q_hat_tokens, cost=cost
+    )
