@@ -207,6 +207,8 @@ class PlainCache:
             self.pool.references[block] -= 1
             if self.pool.references[block] == 0:
                 operations.free(self.state, self.pool, block, visit)
+            else:
+                operations.leave(self.state, self.pool, block, visit)
 
 
 def replay_plain(

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evictune_policies.algorithms.lru import new_lru
 from evictune_policies.algorithms.prefix_lru import new_prefix_lru
+from evictune_policies.algorithms.t_lru import TLRU, new_t_lru
+from evictune_policies.algorithms.time_to_live import new_time_to_live
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,11 @@ class Chains:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a policy may be built from. Only offline policies may look into `chains`' future."""
+    """What a policy may be built from. Only offline policies may look into `chains`' future.
+
+    max_model_tokens: the longest request that the model takes; None: as long as the pool, because
+    an engine refuses to start with a pool that is smaller.
+    """
 
     capacity_blocks: int
     block_tokens: int
@@ -47,6 +54,7 @@ class Setting:
     xi_tokens: int = 0
     q_hat_tokens: int = 0
     cost: Cost = Cost()
+    max_model_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +76,54 @@ class Policy:
     offline: bool = False
 
 
+PAPER = "Tail-Optimized Caching for LLM Inference, https://arxiv.org/abs/2510.15152"
+
+
+def _t_lru(setting: Setting) -> TLRU:
+    longest = setting.max_model_tokens
+    if longest is None:
+        longest = setting.capacity_blocks * setting.block_tokens
+    return new_t_lru(
+        setting.capacity_blocks,
+        setting.block_tokens,
+        setting.xi_tokens,
+        setting.q_hat_tokens,
+        longest,
+    )
+
+
 _ALL = (
+    Policy(
+        name="lru",
+        summary="textbook LRU: blocks on their own, a request's first block before its last",
+        source="Mattson et al., Evaluation techniques for storage hierarchies, 1970",
+        build=lambda setting: new_lru(setting.capacity_blocks),
+        suffix_first=False,
+    ),
     Policy(
         name="prefix-lru",
         summary="vLLM's own: least recently freed first, a request's last block before its first",
         source="vLLM, v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue",
         build=lambda setting: new_prefix_lru(setting.capacity_blocks),
+    ),
+    Policy(
+        name="t-lru",
+        summary="LRU, but blocks that cannot make the next turn exceed xi are evicted first",
+        source=f"{PAPER}, section 3, policy 1; vLLM RFC #37823",
+        build=_t_lru,
+        parameters=("xi_tokens", "q_hat_tokens"),
+    ),
+    Policy(
+        name="ttl-5m",
+        summary="prefix-lru, and what was not used for five minutes is gone",
+        source="Anthropic API, prompt caching, cache lifetime",
+        build=lambda setting: new_time_to_live(setting.capacity_blocks, 300.0),
+    ),
+    Policy(
+        name="ttl-1h",
+        summary="prefix-lru, and what was not used for an hour is gone",
+        source="Anthropic API, prompt caching, 1-hour cache duration",
+        build=lambda setting: new_time_to_live(setting.capacity_blocks, 3600.0),
     ),
 )
 POLICIES = {policy.name: policy for policy in _ALL}
