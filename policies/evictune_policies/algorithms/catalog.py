@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evictune_policies.algorithms.frequency_cost import new_frequency_cost
+from evictune_policies.algorithms.gdsf import new_gdsf
+from evictune_policies.algorithms.greedy_dual_size import new_greedy_dual_size
+from evictune_policies.algorithms.lfu import new_lfu
+from evictune_policies.algorithms.lfu_aging import new_lfu_aging
 from evictune_policies.algorithms.lru import new_lru
+from evictune_policies.algorithms.pgdsf import new_pgdsf
+from evictune_policies.algorithms.prefill import Prefill
 from evictune_policies.algorithms.prefix_lru import new_prefix_lru
+from evictune_policies.algorithms.s3_fifo import new_s3_fifo
+from evictune_policies.algorithms.sieve import new_sieve
 from evictune_policies.algorithms.t_lru import TLRU, new_t_lru
 from evictune_policies.algorithms.time_to_live import new_time_to_live
 
@@ -92,6 +101,10 @@ def _t_lru(setting: Setting) -> TLRU:
     )
 
 
+def _prefill(setting: Setting) -> Prefill:
+    return Prefill(setting.cost.linear, setting.cost.quadratic, setting.block_tokens)
+
+
 _ALL = (
     Policy(
         name="lru",
@@ -124,6 +137,64 @@ _ALL = (
         summary="prefix-lru, and what was not used for an hour is gone",
         source="Anthropic API, prompt caching, 1-hour cache duration",
         build=lambda setting: new_time_to_live(setting.capacity_blocks, 3600.0),
+    ),
+    Policy(
+        name="lfu",
+        summary="least frequently used first, counted while a block is cached",
+        source="libCacheSim, LFU.c; Breslau et al., INFOCOM 1999",
+        build=lambda setting: new_lfu(setting.capacity_blocks),
+    ),
+    Policy(
+        name="lfu-aging",
+        summary="LFU whose old counts lose weight with every eviction",
+        source="LFU-DA; Arlitt et al., 2000",
+        build=lambda setting: new_lfu_aging(setting.capacity_blocks),
+    ),
+    Policy(
+        name="frequency-cost",
+        summary="uses per second times the square of the prefix's length, least first",
+        source="vLLM issue #23641, pull request #27539",
+        build=lambda setting: new_frequency_cost(setting.capacity_blocks, setting.block_tokens),
+    ),
+    Policy(
+        name="greedy-dual-size",
+        summary="cheapest to compute again first; what stays unused ages",
+        source="Cao and Irani, USITS 1997",
+        build=lambda setting: new_greedy_dual_size(setting.capacity_blocks, _prefill(setting)),
+        parameters=("cost",),
+    ),
+    Policy(
+        name="gdsf",
+        summary="GreedyDual-Size times frequency",
+        source="Cherkasova, HPL-98-69, 1998",
+        build=lambda setting: new_gdsf(setting.capacity_blocks, _prefill(setting)),
+        parameters=("cost",),
+    ),
+    Policy(
+        name="pgdsf",
+        summary="GDSF by the cost per token of the requests that had to compute a prefix",
+        source="RAGCache, arXiv 2404.12457, section 5.1",
+        build=lambda setting: new_pgdsf(
+            setting.capacity_blocks,
+            _prefill(setting),
+            contents=len(setting.chains.parent),
+            requests=len(setting.chains.tokens),
+        ),
+        parameters=("cost",),
+    ),
+    Policy(
+        name="s3-fifo",
+        summary="three FIFO queues: what was used once leaves early, what was used twice stays",
+        source="Yang et al., SOSP 2023; libCacheSim, S3FIFO.c",
+        build=lambda setting: new_s3_fifo(
+            setting.capacity_blocks, contents=len(setting.chains.parent)
+        ),
+    ),
+    Policy(
+        name="sieve",
+        summary="one FIFO queue and a hand that spares what was hit since it last came by",
+        source="Zhang et al., NSDI 2024; libCacheSim, Sieve.c",
+        build=lambda setting: new_sieve(setting.capacity_blocks),
     ),
 )
 POLICIES = {policy.name: policy for policy in _ALL}
