@@ -1,0 +1,7 @@
+"""`python -m evictune_policies.replay`, the same as `evictune-replay`."""
+
+import sys
+
+from evictune_policies.replay.cli import main
+
+sys.exit(main())

@@ -1,0 +1,213 @@
+"""Which policy, which xi, what it costs the median, and whether any eviction order can help.
+
+Pure: it is handed a trace and a function that replays it. Parameters are fitted on the first half
+of the trace and judged on the other. Candidates are ranked as everywhere: fewest late requests,
+then least TEL, then least cost to p25 and p50.
+
+Two things it takes care of. The best xi to set is not the target's own xi, so it is searched. And
+q_hat is not a guess but an upper quantile of how much a conversation grows from turn to turn: with
+less, users come back just above xi, which lowers TEL and yet can make more requests late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from evictune_policies.algorithms.catalog import POLICIES
+from evictune_policies.replay.goal import Goal, Score, quantile, score
+from evictune_policies.replay.knobs import Knobs
+from evictune_policies.replay.result import Result
+from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.turns import growth
+
+STOCK, FLOOR, ORACLE = "prefix-lru", "infinite", "tail-belady"
+Q_HAT_QUANTILE = 0.9
+"""q_hat: this share of turns grows by no more."""
+GRID = (*(step / 16 for step in range(1, 21)), 1.5, 2.0, 3.0)
+"""xi - q_hat that are tried, in units of the target's own xi."""
+REFINEMENTS = 3
+"""How often the distance to the best one's neighbours is halved."""
+
+
+Replay = Callable[[Trace, Knobs], Result]
+
+
+class Verdict(Enum):
+    """What the advice comes to."""
+
+    FLOOR_ABOVE_TARGET = "no eviction policy can reach the target"
+    STOCK_MEETS_TARGET = "the engine's own order meets the target"
+    REACHED = "a candidate reaches the target, on the other half too"
+    REACHED_ONCE = "a candidate reaches the target where it was fitted, not on the other half"
+    BETTER = "a candidate has fewer late requests, but does not reach the target"
+    NO_GAIN = "no candidate is better than the engine's own order on the other half"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Knobs as they did on the first half, where they were fitted."""
+
+    knobs: Knobs
+    fitted: Score
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Knobs as they did in one replay of the whole trace.
+
+    role: stock, floor, oracle, formula (xi as the target says, q_hat as fitted) or best.
+    """
+
+    role: str
+    knobs: Knobs
+    result: Result
+    whole: Score
+    first: Score
+    other: Score
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Everything the report says.
+
+    q_hat_tokens and turns: the growth that q_hat covers, and from how many turns it was read.
+    best: None when no candidate was searched, because the stock order meets the target.
+    """
+
+    goal: Goal
+    capacity_blocks: int
+    q_hat_tokens: int
+    turns: int
+    verdict: Verdict
+    outcomes: Sequence[Outcome]
+    trials: Sequence[Trial] = field(default=())
+
+    def outcome(self, role: str) -> Outcome | None:
+        """The outcome in this role, if there is one."""
+        return next((outcome for outcome in self.outcomes if outcome.role == role), None)
+
+
+def advise(
+    trace: Trace,
+    capacity_blocks: int,
+    goal: Goal,
+    replay: Replay,
+    candidates: Sequence[str] = (STOCK, "t-lru"),
+) -> Advice:
+    """Search the candidates' parameters on the first half; judge everything on the other.
+
+    Raises ValueError for a trace of less than two requests: it has no halves.
+    """
+    if trace.requests < 2:
+        raise ValueError(f"{trace.name}: {trace.requests} requests; advice needs at least 2")
+    middle = trace.requests // 2
+
+    def outcome(role: str, knobs: Knobs) -> Outcome:
+        return _outcome(role, knobs, replay(trace, knobs), goal, middle)
+
+    stock = outcome("stock", Knobs(STOCK))
+    floor = outcome("floor", Knobs(FLOOR))
+    oracle = outcome("oracle", Knobs(ORACLE, xi_tokens=goal.xi_tokens))
+    first = trace.sliced(slice(0, middle))
+    turns = growth(first)
+    q_hat = int(quantile(turns, Q_HAT_QUANTILE))
+    outcomes, trials = [floor, oracle, stock], []
+    if not stock.whole.met:
+        for policy in candidates:
+            trials += search(policy, first, goal, q_hat, replay)
+        if any(trial.knobs.policy == "t-lru" for trial in trials):
+            outcomes.append(outcome("formula", Knobs("t-lru", goal.xi_tokens, q_hat)))
+        outcomes.append(outcome("best", min(trials, key=lambda t: t.fitted.rank).knobs))
+    return Advice(
+        goal,
+        capacity_blocks,
+        q_hat,
+        len(turns),
+        _verdict(floor, stock, outcomes[-1]),
+        outcomes,
+        trials,
+    )
+
+
+def search(
+    policy: str, trace: Trace, goal: Goal, q_hat: int, replay: Replay
+) -> Sequence[Trial]:
+    """Try a policy's parameters: over a grid first, then ever closer to the best.
+
+    T-LRU and its kin keep H + q_hat - xi tokens: only xi - q_hat counts, so every pair of xi and
+    q_hat is tried that can make a difference, with one and the same q_hat.
+    """
+    parameters = POLICIES[policy].parameters
+
+    def trial(apart: int) -> Trial:
+        knobs = Knobs(
+            policy,
+            max(0, apart + q_hat) if "xi_tokens" in parameters else None,
+            q_hat if "q_hat_tokens" in parameters else None,
+        )
+        result = replay(trace, knobs)
+        return Trial(knobs, _score(goal, result, slice(None)))
+
+    if "xi_tokens" not in parameters:
+        return [trial(0)]
+    tried: dict[int, Trial] = {}
+    for apart in _grid(goal.xi_tokens, trace.block_tokens):
+        tried[apart] = trial(apart)
+    for _ in range(REFINEMENTS):
+        for apart in _between(tried, trace.block_tokens):
+            tried[apart] = trial(apart)
+    return list(tried.values())
+
+
+def _grid(unit: int, block_tokens: int) -> Iterator[int]:
+    """Differences to begin with, whole blocks: less makes no difference."""
+    blocks = {max(1, round(factor * unit / block_tokens)) for factor in GRID}
+    return (block_tokens * count for count in sorted(blocks))
+
+
+def _between(tried: dict[int, Trial], block_tokens: int) -> list[int]:
+    """Half way from the best to its neighbours on either side, where that is something new."""
+    order = sorted(tried)
+    best = order.index(min(tried, key=lambda apart: tried[apart].fitted.rank))
+    middles = []
+    for neighbour in (best - 1, best + 1):
+        if 0 <= neighbour < len(order):
+            middle = (order[best] + order[neighbour]) // 2
+            middles.append(middle // block_tokens * block_tokens)
+    return [middle for middle in middles if middle not in tried]
+
+
+def _outcome(role: str, knobs: Knobs, result: Result, goal: Goal, middle: int) -> Outcome:
+    return Outcome(
+        role,
+        knobs,
+        result,
+        whole=_score(goal, result, slice(None)),
+        first=_score(goal, result, slice(0, middle)),
+        other=_score(goal, result, slice(middle, None)),
+    )
+
+
+def _score(goal: Goal, result: Result, part: slice) -> Score:
+    prompt = result.prompt_tokens[part]
+    seconds = result.first_token_seconds
+    return score(
+        goal,
+        prompt - result.cached_tokens[part],
+        prompt,
+        None if seconds is None else seconds[part],
+    )
+
+
+def _verdict(floor: Outcome, stock: Outcome, best: Outcome) -> Verdict:
+    if stock.whole.met:
+        return Verdict.STOCK_MEETS_TARGET
+    if not floor.whole.met:
+        return Verdict.FLOOR_ABOVE_TARGET
+    if best.other.rank >= stock.other.rank:
+        return Verdict.NO_GAIN
+    if best.other.met:
+        return Verdict.REACHED
+    return Verdict.REACHED_ONCE if best.first.met else Verdict.BETTER

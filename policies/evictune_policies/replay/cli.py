@@ -1,0 +1,216 @@
+"""`evictune-replay compare | curve | advise | convert | policies`.
+
+Exit codes: 0 done; 2 wrong usage or input, in one line on standard error; 130 interrupted.
+
+What needs the compiler is imported by the commands that replay, so that wrong usage is told at
+once and `policies` needs NumPy alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from evictune_policies.algorithms.catalog import POLICIES
+from evictune_policies.replay import arguments
+from evictune_policies.replay.knobs import combinations
+from evictune_policies.replay.progress import Progress
+from evictune_policies.replay.table import table
+
+Subparsers = argparse._SubParsersAction[arguments.Parser]
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """The console script. Errors become one line on standard error."""
+    try:
+        options = _parser().parse_args(given)
+        options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output went away, such as `head`. What is left is not written anywhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return arguments.complain(f"{where}{error.strerror or error}")
+    except MemoryError:
+        return arguments.complain("not enough memory: use a smaller --capacity or a shorter trace")
+    except ValueError as error:
+        return arguments.complain(error)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> arguments.Parser:
+    parser = arguments.Parser(
+        prog="evictune-replay",
+        description="Replays a request trace under KV-cache eviction policies, and says which "
+        "would help. Capacities are in blocks, lengths in tokens.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_compare(commands)
+    _add_curve(commands)
+    _add_advise(commands)
+    _add_convert(commands)
+    listed = commands.add_parser("policies", help="list the policies")
+    listed.set_defaults(command=_policies)
+    return parser
+
+
+def _add_trace(command: arguments.Parser) -> None:
+    command.add_argument("trace", metavar="TRACE", help="a file, or a directory of sessions")
+    command.add_argument(
+        "--format",
+        default="auto",
+        metavar="NAME",
+        help="of the trace; auto (the default) finds out; see docs/trace-format.md",
+    )
+    command.add_argument(
+        "--block-tokens",
+        type=arguments.whole_number(1, 1 << 20, "16"),
+        metavar="N",
+        help="divide the trace's blocks into blocks of N tokens",
+    )
+
+
+def _add_output(command: arguments.Parser) -> None:
+    command.add_argument("--json", action="store_true", help="one array of objects, for programs")
+    command.add_argument("--html", metavar="FILE", help="write a report with plots as well")
+
+
+def _add_parameters(command: arguments.Parser, default: str) -> None:
+    command.add_argument(
+        "--policies",
+        type=arguments.policies,
+        default=arguments.policies(default),
+        metavar="NAMES",
+        help=f"comma-separated, default {default}; `evictune-replay policies` lists them",
+    )
+    command.add_argument(
+        "--xi",
+        type=arguments.whole_numbers(0, arguments.MAX_TOKENS, "8192,16384"),
+        default=(),
+        metavar="TOKENS",
+        help="uncached tokens that a request may have: T-LRU's parameter, and what TEL counts from",
+    )
+    command.add_argument(
+        "--qhat",
+        type=arguments.whole_numbers(0, arguments.MAX_TOKENS, "200"),
+        default=(),
+        metavar="TOKENS",
+        help="growth of a conversation from turn to turn that T-LRU allows for",
+    )
+    command.add_argument(
+        "--prefill",
+        type=arguments.prefill_cost,
+        default=arguments.prefill_cost("1"),
+        metavar="COST",
+        help="SECONDS_PER_TOKEN[,QUADRATIC], for policies that weigh what a block cost to compute",
+    )
+
+
+def _add_compare(commands: Subparsers) -> None:
+    command = commands.add_parser("compare", help="policies against each other on one trace")
+    _add_trace(command)
+    command.add_argument(
+        "--capacity",
+        type=arguments.whole_numbers(1, arguments.MAX_BLOCKS, "3000,10000"),
+        required=True,
+        metavar="BLOCKS",
+        help="usable blocks, comma-separated (vLLM's num_gpu_blocks less its null block)",
+    )
+    _add_parameters(command, "prefix-lru")
+    _add_output(command)
+    command.set_defaults(command=_compare)
+
+
+def _add_curve(commands: Subparsers) -> None:
+    command = commands.add_parser("curve", help="policies over a range of capacities or loads")
+    _add_trace(command)
+    command.add_argument("--over", choices=("capacity", "load"), required=True)
+    command.add_argument(
+        "--capacity",
+        type=arguments.whole_numbers(1, arguments.MAX_BLOCKS, "3000,10000"),
+        default=(),
+        metavar="BLOCKS",
+        help="over capacity: the points (default: chosen); over load: the one capacity",
+    )
+    command.add_argument(
+        "--load",
+        type=arguments.numbers(1, "1,2,4"),
+        default=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0),
+        metavar="FACTORS",
+        help="over load: how many copies of the trace at once, default 1,2,3,4,6,8",
+    )
+    _add_parameters(command, "prefix-lru")
+    _add_output(command)
+    command.set_defaults(command=_curve)
+
+
+def _add_advise(commands: Subparsers) -> None:
+    command = commands.add_parser("advise", help="which policy and xi, and whether any can help")
+    _add_trace(command)
+    command.add_argument(
+        "--capacity",
+        type=arguments.whole_number(1, arguments.MAX_BLOCKS, "10000"),
+        required=True,
+        metavar="BLOCKS",
+        help="usable blocks (vLLM's num_gpu_blocks less its null block)",
+    )
+    command.add_argument(
+        "--slo",
+        type=arguments.duration,
+        required=True,
+        metavar="DURATION",
+        help="time to first token that is allowed, such as 800ms",
+    )
+    command.add_argument(
+        "--quantile",
+        type=arguments.quantile,
+        default=0.99,
+        metavar="Q",
+        help="share of the requests that have to be in time, default 0.99",
+    )
+    command.add_argument(
+        "--prefill",
+        type=arguments.prefill_cost,
+        required=True,
+        metavar="COST",
+        help="SECONDS_PER_TOKEN[,QUADRATIC] of the model on this hardware: n uncached tokens after "
+        "m cached ones take SECONDS_PER_TOKEN * n + QUADRATIC * n * (n + 2 m) / 2",
+    )
+    command.add_argument(
+        "--policies",
+        type=arguments.policies,
+        default=arguments.policies("t-lru"),
+        metavar="NAMES",
+        help="candidates besides the engine's own order, default t-lru: what the plugin can do",
+    )
+    _add_output(command)
+    command.set_defaults(command=_advise)
+
+
+def _add_convert(commands: Subparsers) -> None:
+    command = commands.add_parser("convert", help="write a trace in another format")
+    _add_trace(command)
+    command.add_argument("--to", choices=("native",), required=True)
+    command.add_argument("-o", "--output", metavar="FILE", required=True)
+    command.set_defaults(command=_convert)
+
+
+def _policies(_: argparse.Namespace) -> None:
+    rows = [
+        (
+            policy.name,
+            ", ".join(policy.parameters),
+            "offline" if policy.offline else "online",
+            policy.summary,
+            policy.source,
+        )
+        for policy in POLICIES.values()
+    ]
+    print(table(("policy", "depends on", "kind", "what goes first", "source"), rows, left=5))

@@ -1,0 +1,92 @@
+"""What `compare` and `curve` print for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from evictune_policies.replay import yardsticks
+from evictune_policies.replay.record import QUANTILES
+from evictune_policies.replay.result import Result
+from evictune_policies.replay.table import count, duration, share, table
+from evictune_policies.replay.trace import Trace
+
+STOCK, TAIL_BOUND = "prefix-lru", "tail-belady"
+
+FIDELITY = {
+    "order": "one request at a time: what overlapping requests do to each other is left out",
+    "timed": "requests overlap; times by the prefill cost",
+}
+
+
+def heading(trace: Trace) -> str:
+    """What was replayed, and what had to be repaired in it."""
+    span = float(trace.arrival[-1]) if trace.requests else 0.0
+    lines = [
+        f"{trace.name}: {trace.requests:,} requests over {duration(span)}, "
+        f"blocks of {trace.block_tokens:,} tokens"
+    ]
+    lines += [f"repaired: {what}: {times:,}" for what, times in trace.repairs.items() if times]
+    return "\n".join(lines)
+
+
+def comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
+    """A table for each capacity."""
+    return "\n\n".join(
+        f"{capacity(group[0])}\n\n{_comparison(group, xis)}" for group in by_capacity(results)
+    )
+
+
+def by_capacity(results: Sequence[Result]) -> list[list[Result]]:
+    """The results of each capacity, ascending."""
+    ordered = sorted(results, key=lambda result: result.capacity_blocks)
+    return [list(group) for _, group in groupby(ordered, lambda r: r.capacity_blocks)]
+
+
+def capacity(result: Result) -> str:
+    """In blocks and tokens, with the fidelity's label."""
+    tokens = result.capacity_blocks * result.block_tokens
+    return (
+        f"{result.capacity_blocks:,} blocks, {tokens:,} tokens "
+        f"({result.fidelity}: {FIDELITY[result.fidelity]})"
+    )
+
+
+def _comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
+    header = ["policy", "xi", "q_hat", "hit ratio", *(f"uncached {QUANTILES_FIRST}",)]
+    header += [*list(QUANTILES)[1:], "mean"]
+    for xi in xis:
+        header += [f"above {xi:,}", "TEL", "of gap"]
+    header.append("recomputed")
+    return table(header, [_row(result, results, xis) for result in results])
+
+
+QUANTILES_FIRST = next(iter(QUANTILES))
+
+
+def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[str]:
+    quantiles = [yardsticks.uncached_quantile(result, q) for q in QUANTILES.values()]
+    cells = [
+        result.policy,
+        count(result.xi_tokens),
+        count(result.q_hat_tokens),
+        share(yardsticks.hit_ratio(result)),
+        *map(count, quantiles),
+        count(float(result.uncached_tokens.mean())),
+    ]
+    for xi in xis:
+        cells += [
+            share(yardsticks.share_above(result, xi)),
+            count(yardsticks.tel(result, xi)),
+            share(gap_closed(result, group, xi)),
+        ]
+    return [*cells, count(result.recomputed_tokens)]
+
+
+def gap_closed(result: Result, group: Sequence[Result], xi: int) -> float | None:
+    """Of the TEL between stock LRU and the least possible; None where those were not replayed."""
+    stock = [r for r in group if r.policy == STOCK]
+    bound = [r for r in group if r.policy == TAIL_BOUND and r.xi_tokens == xi]
+    if not stock or not bound:
+        return None
+    return yardsticks.tel_gap_closed(result, stock[0], bound[0], xi)
