@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evictune_policies.algorithms.belady import new_belady
 from evictune_policies.algorithms.frequency_cost import new_frequency_cost
 from evictune_policies.algorithms.gdsf import new_gdsf
 from evictune_policies.algorithms.greedy_dual_size import new_greedy_dual_size
+from evictune_policies.algorithms.infinite import room_for_everything
 from evictune_policies.algorithms.lfu import new_lfu
 from evictune_policies.algorithms.lfu_aging import new_lfu_aging
 from evictune_policies.algorithms.lru import new_lru
@@ -21,6 +23,7 @@ from evictune_policies.algorithms.prefix_lru import new_prefix_lru
 from evictune_policies.algorithms.s3_fifo import new_s3_fifo
 from evictune_policies.algorithms.sieve import new_sieve
 from evictune_policies.algorithms.t_lru import TLRU, new_t_lru
+from evictune_policies.algorithms.tail_belady import new_tail_belady
 from evictune_policies.algorithms.time_to_live import new_time_to_live
 
 
@@ -74,6 +77,7 @@ class Policy:
     parameters: which of a Setting's knobs it depends on.
     suffix_first: whether a request frees its last block first, as vLLM does.
     offline: it knows the requests to come: a yardstick, nothing that can be run.
+    needs_blocks: the capacity to build and replay it with, whatever the setting's is; None: that.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Policy:
     parameters: tuple[str, ...] = ()
     suffix_first: bool = True
     offline: bool = False
+    needs_blocks: Callable[[Setting], int] | None = None
 
 
 PAPER = "Tail-Optimized Caching for LLM Inference, https://arxiv.org/abs/2510.15152"
@@ -195,6 +200,29 @@ _ALL = (
         summary="one FIFO queue and a hand that spares what was hit since it last came by",
         source="Zhang et al., NSDI 2024; libCacheSim, Sieve.c",
         build=lambda setting: new_sieve(setting.capacity_blocks),
+    ),
+    Policy(
+        name="belady",
+        summary="offline: the block whose next use is furthest away first; the most hits there are",
+        source="L. A. Belady, IBM Systems Journal 5, 1966, on prefixes",
+        build=new_belady,
+        offline=True,
+    ),
+    Policy(
+        name="tail-belady",
+        summary="offline: Belady where only hits count that lower what is above xi; the least TEL",
+        source=f"{PAPER}, theorem 1 and appendix D",
+        build=new_tail_belady,
+        parameters=("xi_tokens",),
+        offline=True,
+    ),
+    Policy(
+        name="infinite",
+        summary="offline: a pool with room for everything; the floor of every request",
+        source="compulsory misses: Hill and Smith, IEEE Transactions on Computers 38, 1989",
+        build=new_belady,
+        offline=True,
+        needs_blocks=room_for_everything,
     ),
 )
 POLICIES = {policy.name: policy for policy in _ALL}
