@@ -119,7 +119,10 @@ def _command(go: str, name: str, output: Path) -> list[str]:
         prefix = "-X k8s.io/component-base/version"
         flags += f" {prefix}.gitVersion={number} {prefix}.gitMajor={major}"
         flags += f" {prefix}.gitMinor={minor}"
-    return [go, "build", "-trimpath", "-ldflags", flags, "-o", str(output), SOURCES[name].package]
+    # The linker drops what debuggers want; the compiler need not make it.
+    compiler = "all=-dwarf=false"
+    build = [go, "build", "-trimpath", "-gcflags", compiler, "-ldflags", flags]
+    return [*build, "-o", str(output), SOURCES[name].package]
 
 
 def _go(source: Source) -> str:
