@@ -14,6 +14,7 @@ requests overlap (`timed`). As in vLLM:
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -174,12 +175,14 @@ class OrderReplay:
         setting = Setting(
             capacity_blocks, trace.block_tokens, self._chains, xi_tokens, q_hat_tokens, cost
         )
+        if policy.needs_blocks is not None:
+            setting = replace(setting, capacity_blocks=policy.needs_blocks(setting))
         hits, lost = np.zeros((2, trace.requests), np.int64)
         loop = replay if plain else _compiled_replay
         began = time.perf_counter()
         state = policy.build(setting)
-        pool = new_pool(capacity_blocks, trace.parent, trace.depth)
-        places = new_places(capacity_blocks)
+        pool = new_pool(setting.capacity_blocks, trace.parent, trace.depth)
+        places = new_places(setting.capacity_blocks)
         loop(state, pool, places, requests, trace.block_tokens, policy.suffix_first, hits, lost)
         return Result(
             policy=policy.name,
