@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from evictune_policies.algorithms import operations
@@ -114,6 +114,7 @@ class PlainCache:
         self.requests = requests
         self.policy = policy
         self.setting = setting
+        self.capacity_blocks = setting.capacity_blocks
         self.pool = new_pool(setting.capacity_blocks, chains.parent, chains.depth)
         self.state = policy.build(setting)
         order = range(setting.capacity_blocks) if numbering is None else numbering
@@ -233,21 +234,41 @@ def replay_plain(
     Raises:
         ValueError: If a request is longer than the pool.
     """
-    longest = max((len(request.blocks) for request in requests), default=0)
-    if longest > setting.capacity_blocks:
-        raise ValueError(f"a request of {longest} blocks, a pool of {setting.capacity_blocks}")
     cache = PlainCache(requests, policy, setting, numbering)
-    if overlap:
-        _overlapping(cache)
-        return cache.outcome
-    for index, request in enumerate(requests):
-        assert cache.start(index, request.arrival)
-        assert cache.finish(index, request.arrival)
+    drive(cache, requests, overlap=overlap)
     return cache.outcome
 
 
-def _overlapping(cache: PlainCache) -> None:
-    requests = cache.requests
+class Cache(Protocol):
+    """What a driver does to a cache. Each may say that there is not enough room."""
+
+    capacity_blocks: int
+    held: dict[int, Any]
+
+    def start(self, request: int, now: float) -> bool:
+        """Admit a request."""
+
+    def finish(self, request: int, now: float) -> bool:
+        """Add the output and end a request."""
+
+    def preempt(self, request: int, now: float) -> None:
+        """Take a running request's blocks away."""
+
+
+def drive(cache: Cache, requests: Sequence[PlainRequest], *, overlap: bool) -> None:
+    """Run requests through a cache; see `replay_plain`."""
+    longest = max((len(request.blocks) for request in requests), default=0)
+    if longest > cache.capacity_blocks:
+        raise ValueError(f"a request of {longest} blocks, a pool of {cache.capacity_blocks}")
+    if overlap:
+        _overlapping(cache, requests)
+        return
+    for index, request in enumerate(requests):
+        assert cache.start(index, request.arrival)
+        assert cache.finish(index, request.arrival)
+
+
+def _overlapping(cache: Cache, requests: Sequence[PlainRequest]) -> None:
     waiting = list(range(len(requests)))
     ends: list[tuple[float, int]] = []  # a heap
     now = 0.0

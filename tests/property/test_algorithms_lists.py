@@ -1,0 +1,118 @@
+"""Policies that order blocks in lists, against their definition, on any small workload."""
+
+from __future__ import annotations
+
+import pytest
+from evictune_policies.algorithms.catalog import POLICIES, Setting
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.plain_replay import Outcome, PlainRequest, drive, replay_plain, setting_of
+from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, conversations
+from tests.support.reference_cache import Content, ReferenceCache, least_recent, tail_optimized
+
+LISTS = ("lru", "prefix-lru", "t-lru", "ttl-5m", "ttl-1h")
+CAPACITIES = st.integers(LONGEST, LONGEST + 8)
+XI = st.sampled_from([0, 1, 4, 9, 13, 20, 38, 60, 200])
+Q_HAT = st.sampled_from([0, 3, 8])
+EXAMPLES = settings(max_examples=60, deadline=None)
+
+
+def contents(requests: list[PlainRequest]) -> list[Content]:
+    """The reference's contents by number, which are dealt out as they first appear."""
+    known: dict[Content, None] = {}
+    for request in requests:
+        for index in range(len(request.blocks)):
+            known.setdefault(request.blocks[: index + 1])
+    return list(known)
+
+
+def same(outcome: Outcome, reference: ReferenceCache, requests: list[PlainRequest]) -> None:
+    """Fail unless both found and lost the same."""
+    names = contents(requests)
+    assert outcome.hits == reference.hits
+    assert [(request, names[n]) for request, n in outcome.evicted] == reference.evicted
+    assert sorted((request, names[n]) for request, n in outcome.expired) == sorted(
+        reference.expired
+    )
+
+
+@EXAMPLES
+@given(conversations(), CAPACITIES, st.booleans(), XI, Q_HAT)
+def test_t_lru_is_its_definition(
+    requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=xi, q_hat_tokens=q_hat)
+    longest = capacity * BLOCK_TOKENS
+    reference = ReferenceCache(requests, capacity, BLOCK_TOKENS, tail_optimized(xi, q_hat, longest))
+    drive(reference, requests, overlap=overlap)
+    same(replay_plain(requests, POLICIES["t-lru"], setting, overlap=overlap), reference, requests)
+
+
+@EXAMPLES
+@given(conversations(), CAPACITIES, st.booleans(), st.booleans())
+def test_lru_is_its_definition(
+    requests: list[PlainRequest], capacity: int, overlap: bool, suffix_first: bool
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS)
+    reference = ReferenceCache(
+        requests, capacity, BLOCK_TOKENS, least_recent, suffix_first=suffix_first
+    )
+    drive(reference, requests, overlap=overlap)
+    policy = POLICIES["prefix-lru" if suffix_first else "lru"]
+    same(replay_plain(requests, policy, setting, overlap=overlap), reference, requests)
+
+
+@EXAMPLES
+@given(conversations(), CAPACITIES, st.booleans())
+def test_time_to_live_is_its_definition(
+    requests: list[PlainRequest], capacity: int, overlap: bool
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS)
+    reference = ReferenceCache(
+        requests, capacity, BLOCK_TOKENS, least_recent, seconds_to_live=300.0
+    )
+    drive(reference, requests, overlap=overlap)
+    same(replay_plain(requests, POLICIES["ttl-5m"], setting, overlap=overlap), reference, requests)
+
+
+@EXAMPLES
+@given(conversations(), CAPACITIES, st.booleans(), st.sampled_from([0, 10_000]), Q_HAT)
+def test_t_lru_is_lru_at_both_ends(
+    requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=xi, q_hat_tokens=q_hat)
+    tail = replay_plain(requests, POLICIES["t-lru"], setting, overlap=overlap)
+    assert tail == replay_plain(requests, POLICIES["prefix-lru"], setting, overlap=overlap)
+
+
+@pytest.mark.parametrize("name", LISTS)
+@settings(max_examples=25, deadline=None)
+@given(conversations(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
+def test_block_numbers_mean_nothing(
+    name: str, requests: list[PlainRequest], capacity: int, overlap: bool, random: object
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=12, q_hat_tokens=3)
+    numbering = list(range(capacity))
+    random.shuffle(numbering)  # type: ignore[attr-defined]
+    plain = replay_plain(requests, POLICIES[name], setting, overlap=overlap)
+    assert plain == replay_plain(
+        requests, POLICIES[name], setting, overlap=overlap, numbering=numbering
+    )
+
+
+@pytest.mark.parametrize("name", LISTS)
+@settings(max_examples=25, deadline=None)
+@given(conversations(), CAPACITIES, st.booleans())
+def test_no_look_ahead(
+    name: str, requests: list[PlainRequest], capacity: int, overlap: bool
+) -> None:
+    """What is still to come changes nothing of what was: half the requests, half the outcome."""
+    half = requests[: (len(requests) + 1) // 2]
+    outcomes = []
+    for some in (requests, half):
+        setting: Setting = setting_of(some, capacity, BLOCK_TOKENS, xi_tokens=12, q_hat_tokens=3)
+        outcomes.append(replay_plain(some, POLICIES[name], setting))
+    whole, first = outcomes
+    assert {request: whole.hits[request] for request in first.hits} == first.hits
+    assert [lost for lost in whole.evicted if lost[0] < len(half)] == first.evicted
