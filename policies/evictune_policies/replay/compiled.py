@@ -48,12 +48,13 @@ from evictune_policies.algorithms import operations  # noqa: E402
 from evictune_policies.replay import mechanics  # noqa: E402
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Function, *using: ModuleType) -> Function:
     """The compiled form of a plain function: same arguments, same result.
 
-    It may call the plain functions of `algorithms`, `mechanics` and its own module.
+    It may call the plain functions of `algorithms`, `mechanics`, its own module and those it uses.
     """
-    _register(sys.modules[function.__module__])
+    for module in (*using, sys.modules[function.__module__]):
+        _register(module)
     dispatcher: Function = numba.njit(cache=True, nogil=True)(function)
     return dispatcher
 

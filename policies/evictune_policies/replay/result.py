@@ -27,6 +27,7 @@ class Result:
     hit_age, eviction_age: blocks by the seconds since a request last let go of them, when they were
         found and when they were evicted; in the bins of `mechanics.AGE_BOUNDS`.
     first_token_seconds: from arrival to the first token, where time was modelled; [n].
+    preemptions: how often a request lost its blocks to others, where requests overlap; [n].
     seconds: that the replay took.
     """
 
@@ -43,6 +44,7 @@ class Result:
     eviction_age: Int64
     seconds: float
     first_token_seconds: Float64 | None = None
+    preemptions: Int64 | None = None
 
     @property
     def requests(self) -> int:
