@@ -157,7 +157,7 @@ _ALL = (
     ),
     Policy(
         name="frequency-cost",
-        summary="uses per second times the square of the prefix's length, least first",
+        summary="hits per second times the square of the prefix's length, least first",
         source="vLLM issue #23641, pull request #27539",
         build=lambda setting: new_frequency_cost(setting.capacity_blocks, setting.block_tokens),
     ),

@@ -1,16 +1,21 @@
 """Frequency x compute cost, as proposed for vLLM: the least retention benefit goes first.
 
-    benefit = uses / max(1 s, age) * tokens ** 2
+    benefit = hits / max(1 s, time since the first hit) * tokens ** 2
 
-(vLLM issue #23641 and pull request #27539, which was not merged.) `age` is the time since the block
-was filled, and filling is its first use (the issue: "first generate time and total access count").
-The exponent 2 is the default of both; so is the least age of a second in the pull request, which
-also settles the moment: the benefit is computed once, when the block is freed.
+(vLLM issue #23641 and its pull request #27539, which was closed unmerged.) Where the two differ:
 
-For chained blocks the two differ. In the issue `tokens` is the size of the cached prefix; in the
-pull request every block counts `block_size` tokens, so cost plays no part and the name is idle. We
-follow the issue: a block stands for the prefix that ends with it, (depth + 1) blocks. And leaves
-only (`leaves`): by itself the benefit grows with depth, and would evict a chain's head first.
+- What is counted. The issue counts accesses since a prefix was generated, the pull request hits
+  since the first hit, and a block that was never hit is worth nothing. We follow the pull request:
+  the benefit is computed once, when a block is freed (in both a later time would change the order),
+  and counted from its generation, a block just filled, one use in no time, would outrank all.
+- `tokens`. In the issue it is the size of the cached prefix, in the pull request every block counts
+  `block_size`: cost plays no part. We follow the issue, whose name the policy bears: a block stands
+  for the prefix that ends with it, (depth + 1) blocks.
+
+The exponent, and the least time of a second, are the pull request's defaults. It keeps a block's
+count when other content moves in, an oversight that we do not follow. Leaves only (`leaves`): by
+itself the benefit grows with depth, and would evict a chain's head first. Among equals, what was
+freed first goes first.
 """
 
 from __future__ import annotations
@@ -33,15 +38,15 @@ from evictune_policies.algorithms.operations import IMPLEMENTATIONS, Operations,
 from evictune_policies.algorithms.pool import Int32, Pool
 
 EXPONENT = 2.0
-LEAST_AGE_SECONDS = 1.0
+LEAST_SECONDS = 1.0
 
 
 class FrequencyCost(NamedTuple):
-    """leaves: by benefit. uses, filled: per block: how often used; since when, seconds."""
+    """leaves: by benefit. hits, since: per block: how often it was hit, and when first, seconds."""
 
     leaves: Leaves
-    uses: Int32
-    filled: NDArray[np.float64]
+    hits: Int32
+    since: NDArray[np.float64]
     block_tokens: int
 
 
@@ -56,23 +61,24 @@ def new_frequency_cost(capacity_blocks: int, block_tokens: int) -> FrequencyCost
 
 
 def start(state: FrequencyCost, pool: Pool, block: int, visit: Visit) -> None:
-    """The first use."""
-    state.uses[block] = 1
-    state.filled[block] = visit.now
+    """Nothing in its favour yet."""
+    state.hits[block] = 0
     admit(state.leaves, pool, block)
 
 
 def hit(state: FrequencyCost, pool: Pool, block: int, visit: Visit) -> None:
-    """One more use."""
-    state.uses[block] += 1
+    """One more; time runs from the first."""
+    if state.hits[block] == 0:
+        state.since[block] = visit.now
+    state.hits[block] += 1
     hold(state.leaves, block)
 
 
 def free(state: FrequencyCost, pool: Pool, block: int, visit: Visit) -> None:
     """A candidate by its benefit."""
-    age = max(LEAST_AGE_SECONDS, visit.now - state.filled[block])
+    seconds = max(LEAST_SECONDS, visit.now - state.since[block])
     tokens = (pool.depth[pool.content[block]] + 1.0) * state.block_tokens
-    rank(state.leaves, block, state.uses[block] / age * tokens**EXPONENT)
+    rank(state.leaves, block, state.hits[block] / seconds * tokens**EXPONENT)
     release(state.leaves, pool, block)
 
 

@@ -105,31 +105,27 @@ def free(state: S3FIFO, pool: Pool, block: int, visit: Visit) -> None:
 
 
 def victim(state: S3FIFO, pool: Pool) -> int:
-    """The first candidate of the queue whose turn it is that was not used enough to stay."""
+    """The first candidate that was not used enough to stay; of the other queue if all were."""
     state.evicting[0] = 1
+    main_is_due = state.length[MAIN] > state.main_blocks or state.length[SMALL] == 0
+    queue = MAIN if main_is_due else SMALL
     while True:
-        queue = _queue_to_shorten(state)
+        if state.leaves.heap.size[queue] == 0:
+            queue = MAIN if queue == SMALL else SMALL
         block = pop(state.leaves.heap, queue)
         if block == NONE:
             return NONE
-        uses = state.uses[block]
-        if uses >= (PROMOTING_USES if queue == SMALL else 1):
-            state.length[queue] -= 1
-            _join(state, block, MAIN)
-            state.uses[block] = 0 if queue == SMALL else uses - 1
-            push(state.leaves.heap, block)
-            continue
         state.length[queue] -= 1
-        if queue == SMALL:
-            _remember_ghost(state, pool, block)
-        depart(state.leaves, pool, block)
-        return block
-
-
-def _queue_to_shorten(state: S3FIFO) -> int:
-    main_is_due = state.length[MAIN] > state.main_blocks or state.length[SMALL] == 0
-    queue = MAIN if main_is_due else SMALL
-    return queue if state.leaves.heap.size[queue] > 0 else 1 - queue
+        uses = state.uses[block]
+        if uses < (PROMOTING_USES if queue == SMALL else 1):
+            break
+        _join(state, block, MAIN)
+        state.uses[block] = 0 if queue == SMALL else uses - 1
+        push(state.leaves.heap, block)
+    if queue == SMALL:
+        _remember_ghost(state, pool, block)
+    depart(state.leaves, pool, block)
+    return block
 
 
 def _join(state: S3FIFO, block: int, queue: int) -> None:
