@@ -1,0 +1,133 @@
+"""Reading trace files: compressed or not, line by line, and refusing with one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+_GZIP, _XZ, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\xef\xbb\xbf"
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read. Its text is one line: file, line, field, value, remedy."""
+
+
+def refuse(
+    path: Path | str,
+    problem: str,
+    remedy: str,
+    *,
+    line: int | None = None,
+    field: str = "",
+    value: object = msgspec.UNSET,
+) -> TraceError:
+    """The error to raise."""
+    where = str(path) + (f", line {line}" if line is not None else "")
+    what = f"{field}: " if field else ""
+    shown = "" if value is msgspec.UNSET else f"{_shortened(value)} "
+    return TraceError(f"{where}: {what}{shown}{problem}; {remedy}")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def opened(path: Path) -> io.BufferedIOBase:
+    """The file's bytes, unpacked if it is gzip or xz, whatever its name.
+
+    Raises TraceError if it cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(6)
+        if start.startswith(_GZIP):
+            return gzip.open(path)
+        return lzma.open(path) if start.startswith(_XZ) else path.open("rb")
+    except OSError as error:
+        raise refuse(path, error.strerror or str(error), "give a file that can be read") from None
+
+
+def whole(path: Path) -> bytes:
+    """All bytes of a file that is of no use in part."""
+    with opened(path) as file:
+        try:
+            return file.read().removeprefix(_BYTE_ORDER_MARK)
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            raise refuse(path, f"cannot be unpacked ({error})", "copy the file again") from None
+
+
+def lines(path: Path, repairs: Counter[str]) -> Iterator[tuple[int, bytes, bool]]:
+    """Each line that is not blank: its number from 1, its bytes, whether it is complete.
+
+    The last line is incomplete if no newline ends it. A compressed file that was cut off gives
+    what can be unpacked, and counts as truncated.
+    """
+    number = 0
+    with opened(path) as file:
+        while True:
+            try:
+                line = file.readline()
+            except (EOFError, zlib.error, lzma.LZMAError, OSError):
+                repairs["truncated"] += 1
+                return
+            if not line:
+                return
+            number += 1
+            if number == 1:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
+            if line.strip():
+                yield number, line, line.endswith(b"\n")
+
+
+def records(
+    path: Path, decoder: msgspec.json.Decoder[T], repairs: Counter[str], skip: int = 0
+) -> Iterator[tuple[int, T]]:
+    """The JSON record on each line, with the line's number; the first `skip` lines are left out.
+
+    A last line that is cut off is dropped and counted as truncated. Raises TraceError for any
+    other line that is not such a record.
+    """
+    for number, line, complete in islice(lines(path, repairs), skip, None):
+        try:
+            yield number, decoder.decode(line)
+        except msgspec.DecodeError as error:
+            if complete or isinstance(error, msgspec.ValidationError):
+                raise invalid(path, line, error, number) from None
+            repairs["truncated"] += 1
+
+
+def invalid(
+    path: Path, text: bytes, error: msgspec.DecodeError, line: int | None = None
+) -> TraceError:
+    """The refusal of JSON text that msgspec did not accept."""
+    remedy = "correct it or take it out"
+    if not isinstance(error, msgspec.ValidationError):
+        return refuse(path, f"not JSON ({error})", remedy, line=line)
+    problem, _, place = str(error).partition(" - at `$")
+    place = place.removesuffix("`")
+    value = _at(msgspec.json.decode(text), place)
+    problem = problem[:1].lower() + problem[1:]
+    if value is not msgspec.UNSET:
+        problem = f"({problem})"
+    return refuse(path, problem, remedy, line=line, field=place.lstrip("."), value=value)
+
+
+def _at(value: Any, place: str) -> object:
+    """What stands at a place such as `.requests[...].in`; UNSET if that does not name one value."""
+    for step in place.split(".")[1:]:
+        if not isinstance(value, dict) or step not in value:
+            return msgspec.UNSET
+        value = value[step]
+    return value if place else msgspec.UNSET

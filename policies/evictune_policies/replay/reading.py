@@ -1,0 +1,79 @@
+"""Reads a trace in any of the formats; finds out which one it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from evictune_policies.replay import conversations, kvcache_tester, lengths, mooncake, native
+from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
+from evictune_policies.replay.files import TraceError, lines, opened, refuse
+from evictune_policies.replay.trace import Trace
+
+__all__ = ["FORMATS", "TraceError", "detected", "read_trace"]
+
+FORMATS = {
+    "native": "this project's own request log, JSON Lines",
+    "mooncake": "Mooncake, JSON Lines",
+    "kv-cache-tester": "agentic sessions, a JSON file each, or a directory of them",
+    "lengths": "times and lengths, CSV with a header, such as Azure's",
+    "conversations": "texts or token counts of conversations, JSON, such as ShareGPT's",
+}
+
+
+def read_trace(path: Path, format_name: str = "auto", assumptions: Assumptions = DEFAULTS) -> Trace:
+    """Read the trace at `path`, a file (gzip and xz accepted) or a directory of sessions.
+
+    format_name: one of FORMATS, or auto. Raises TraceError.
+    """
+    if not path.exists():
+        raise refuse(path, "does not exist", "give the path of a trace")
+    if format_name == "auto":
+        format_name = detected(path)
+    if path.is_dir() and format_name != "kv-cache-tester":
+        raise refuse(path, "is a directory", f"give a file for the format {format_name}")
+    match format_name:
+        case "native":
+            return native.read(path)
+        case "mooncake":
+            return mooncake.read(path)
+        case "kv-cache-tester":
+            return kvcache_tester.read(path, assumptions)
+        case "lengths":
+            return lengths.read(path, assumptions)
+        case "conversations":
+            return conversations.read(path, assumptions)
+    raise refuse(
+        path, f"unknown format {format_name!r}", f"use auto or one of {', '.join(FORMATS)}"
+    )
+
+
+def detected(path: Path) -> str:
+    """The format, told from the first line, or from the beginning if all is on one line.
+
+    Raises TraceError if it is none of them.
+    """
+    if path.is_dir():
+        return "kv-cache-tester"
+    first = next((line for _, line, _ in lines(path, Counter())), b"")
+    try:
+        record = msgspec.json.decode(first)
+    except msgspec.DecodeError:
+        record = None
+    if isinstance(record, dict):
+        if record.get("schema") == native.SCHEMA:
+            return "native"
+        if "hash_ids" in record and "requests" not in record:
+            return "mooncake"
+    with opened(path) as file:
+        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"{") and (b'"requests"' in start or b'"hash_id_scope"' in start):
+        return "kv-cache-tester"
+    if start.startswith(b"["):
+        return "conversations"
+    header = first.lower()
+    if not start.startswith(b"{") and b"," in header and b"token" in header.replace(b"_", b""):
+        return "lengths"
+    raise refuse(path, "is in none of the known formats", f"name it: --format {'|'.join(FORMATS)}")
