@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import lzma
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -117,15 +118,19 @@ def invalid(
         return refuse(path, f"not JSON ({error})", remedy, line=line)
     problem, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`")
-    value = _at(msgspec.json.decode(text), place)
+    value = _at(text, place)
     problem = problem[:1].lower() + problem[1:]
     if value is not msgspec.UNSET:
         problem = f"({problem})"
     return refuse(path, problem, remedy, line=line, field=place.lstrip("."), value=value)
 
 
-def _at(value: Any, place: str) -> object:
-    """What stands at a place such as `.requests[...].in`; UNSET if that does not name one value."""
+def _at(text: bytes, place: str) -> object:
+    """What stands at a place such as `.input_length`; UNSET if that does not name one value."""
+    try:
+        value = json.loads(text)  # more lenient than msgspec: it reads what that refused
+    except ValueError:
+        return msgspec.UNSET
     for step in place.split(".")[1:]:
         if not isinstance(value, dict) or step not in value:
             return msgspec.UNSET
