@@ -26,7 +26,7 @@ $(READY): requirements/dev.txt constraints/dev.txt constraints/overrides.txt ope
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints/dev.txt uv
 	$(BIN)/uv pip install --python $(BIN)/python --requirement requirements/dev.txt \
 	    --constraint constraints/dev.txt --override constraints/overrides.txt \
-	    --editable operator --editable policies
+	    --editable operator --editable 'policies[replay]'
 	@touch $@
 
 # Compiling and downloading do not need each other.
@@ -74,7 +74,7 @@ generate: $(READY) ## CRD, reference pages
 constraints: $(READY) ## pin anew what requirements/ and the distributions ask for
 	{ echo "# Exact versions of a checkout's environment, for python 3.11. Made by: make constraints"; \
 	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --python $(BIN)/python \
-	    --override constraints/overrides.txt requirements/dev.txt operator/pyproject.toml policies/pyproject.toml; \
+	    --override constraints/overrides.txt --extra replay requirements/dev.txt operator/pyproject.toml policies/pyproject.toml; \
 	} > constraints/dev.txt.new && mv constraints/dev.txt.new constraints/dev.txt
 	{ echo "# Exact versions in the operator's image, for any python from 3.11. Made by: make constraints"; \
 	  $(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 \
