@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Setting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.plain_replay import Outcome, PlainRequest, drive, replay_plain, setting_of
-from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, conversations
+from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, workloads
 from tests.support.reference_cache import Content, ReferenceCache, least_recent, tail_optimized
+from tests.support.reference_radix import RadixTree
 
-LISTS = ("lru", "prefix-lru", "t-lru", "ttl-5m", "ttl-1h")
-CAPACITIES = st.integers(LONGEST, LONGEST + 8)
+LISTS = ("lru", "prefix-lru", "radix-lru", "t-lru", "ttl-5m", "ttl-1h")
+CAPACITIES = st.integers(LONGEST, LONGEST + 6)
 XI = st.sampled_from([0, 1, 4, 9, 13, 20, 38, 60, 200])
 Q_HAT = st.sampled_from([0, 3, 8])
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=100, deadline=None)
 
 
 def contents(requests: list[PlainRequest]) -> list[Content]:
@@ -38,7 +41,7 @@ def same(outcome: Outcome, reference: ReferenceCache, requests: list[PlainReques
 
 
 @EXAMPLES
-@given(conversations(), CAPACITIES, st.booleans(), XI, Q_HAT)
+@given(workloads(), CAPACITIES, st.booleans(), XI, Q_HAT)
 def test_t_lru_is_its_definition(
     requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
 ) -> None:
@@ -50,7 +53,7 @@ def test_t_lru_is_its_definition(
 
 
 @EXAMPLES
-@given(conversations(), CAPACITIES, st.booleans(), st.booleans())
+@given(workloads(), CAPACITIES, st.booleans(), st.booleans())
 def test_lru_is_its_definition(
     requests: list[PlainRequest], capacity: int, overlap: bool, suffix_first: bool
 ) -> None:
@@ -64,7 +67,7 @@ def test_lru_is_its_definition(
 
 
 @EXAMPLES
-@given(conversations(), CAPACITIES, st.booleans())
+@given(workloads(), CAPACITIES, st.booleans())
 def test_time_to_live_is_its_definition(
     requests: list[PlainRequest], capacity: int, overlap: bool
 ) -> None:
@@ -77,7 +80,20 @@ def test_time_to_live_is_its_definition(
 
 
 @EXAMPLES
-@given(conversations(), CAPACITIES, st.booleans(), st.sampled_from([0, 10_000]), Q_HAT)
+@given(workloads(), CAPACITIES)
+def test_radix_lru_is_its_definition(requests: list[PlainRequest], capacity: int) -> None:
+    requests = [
+        replace(request, prompt_tokens=request.prompt_tokens // BLOCK_TOKENS * BLOCK_TOKENS + 1)
+        for request in requests
+    ]
+    setting = setting_of(requests, capacity, BLOCK_TOKENS)
+    reference = RadixTree(requests, capacity, BLOCK_TOKENS)
+    reference.run()
+    assert replay_plain(requests, POLICIES["radix-lru"], setting).hits == reference.hits
+
+
+@EXAMPLES
+@given(workloads(), CAPACITIES, st.booleans(), st.sampled_from([0, 10_000]), Q_HAT)
 def test_t_lru_is_lru_at_both_ends(
     requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
 ) -> None:
@@ -88,7 +104,7 @@ def test_t_lru_is_lru_at_both_ends(
 
 @pytest.mark.parametrize("name", LISTS)
 @settings(max_examples=25, deadline=None)
-@given(conversations(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
+@given(workloads(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
 def test_block_numbers_mean_nothing(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool, random: object
 ) -> None:
@@ -103,7 +119,7 @@ def test_block_numbers_mean_nothing(
 
 @pytest.mark.parametrize("name", LISTS)
 @settings(max_examples=25, deadline=None)
-@given(conversations(), CAPACITIES, st.booleans())
+@given(workloads(), CAPACITIES, st.booleans())
 def test_no_look_ahead(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool
 ) -> None:

@@ -7,6 +7,7 @@ and filled when the request starts, all blocks of its output right before it end
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ class PlainRequest:
         tokens: Prompt and output: H.
         arrival, seconds: When it starts at the earliest, and how long it then runs.
         final: Whether its conversation ends with it.
+        preempted: Whether it is preempted once, halfway, if others run at the same time.
     """
 
     blocks: tuple[int, ...]
@@ -37,6 +39,7 @@ class PlainRequest:
     arrival: float = 0.0
     seconds: float = 1.0
     final: bool = False
+    preempted: bool = False
 
 
 @dataclass
@@ -270,23 +273,33 @@ def drive(cache: Cache, requests: Sequence[PlainRequest], *, overlap: bool) -> N
 
 def _overlapping(cache: Cache, requests: Sequence[PlainRequest]) -> None:
     waiting = list(range(len(requests)))
+    preempted: set[int] = set()
     ends: list[tuple[float, int]] = []  # a heap
     now = 0.0
+
+    def preempt(request: int) -> None:
+        cache.preempt(request, now)
+        preempted.add(request)
+        waiting.insert(0, request)
+
     while waiting or ends:
         if waiting and requests[waiting[0]].arrival <= now and cache.start(waiting[0], now):
             request = waiting.pop(0)
-            heapq.heappush(ends, (now + requests[request].seconds, request))
+            halfway = requests[request].preempted and request not in preempted
+            seconds = requests[request].seconds * (0.5 if halfway else 1.0)
+            heapq.heappush(ends, (now + seconds, request))
             continue
-        arrives = requests[waiting[0]].arrival if waiting else np.inf
+        arrives = requests[waiting[0]].arrival if waiting else math.inf
         if now < arrives and (not ends or arrives < ends[0][0]):
             now = arrives
             continue
         now, request = heapq.heappop(ends)
+        if requests[request].preempted and request not in preempted and len(cache.held) > 1:
+            preempt(request)
+            continue
         while not cache.finish(request, now):
             last = list(cache.held)[-1]
-            assert last != request or len(cache.held) > 1
-            cache.preempt(last, now)
-            waiting.insert(0, last)
+            preempt(last)
             if last == request:
                 break
             ends = [end for end in ends if end[1] != last]

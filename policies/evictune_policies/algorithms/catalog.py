@@ -20,6 +20,7 @@ from evictune_policies.algorithms.lru import new_lru
 from evictune_policies.algorithms.pgdsf import new_pgdsf
 from evictune_policies.algorithms.prefill import Prefill
 from evictune_policies.algorithms.prefix_lru import new_prefix_lru
+from evictune_policies.algorithms.radix_lru import new_radix_lru
 from evictune_policies.algorithms.s3_fifo import new_s3_fifo
 from evictune_policies.algorithms.sieve import new_sieve
 from evictune_policies.algorithms.t_lru import TLRU, new_t_lru
@@ -123,6 +124,14 @@ _ALL = (
         summary="vLLM's own: least recently freed first, a request's last block before its first",
         source="vLLM, v1/core/kv_cache_utils.py, FreeKVCacheBlockQueue",
         build=lambda setting: new_prefix_lru(setting.capacity_blocks),
+    ),
+    Policy(
+        name="radix-lru",
+        summary="SGLang's: the least recently used leaf of the radix tree is dropped whole",
+        source="SGLang, mem_cache/radix_cache.py; arXiv 2312.07104, section 3",
+        build=lambda setting: new_radix_lru(
+            setting.capacity_blocks, setting.chains.prompt_tokens // setting.block_tokens
+        ),
     ),
     Policy(
         name="t-lru",
