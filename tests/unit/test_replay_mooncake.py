@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from evictune_policies.replay import mooncake
 from evictune_policies.replay.files import TraceError
 from evictune_policies.replay.trace import Trace
+
 from tests.support.traces import chain, check_trace, mooncake_record, write_lines
 
 record = mooncake_record

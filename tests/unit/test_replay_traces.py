@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from evictune_policies.replay import mooncake
 from evictune_policies.replay.trace import Trace
+
 from tests.support.traces import chain, check_trace, mooncake_record, write_lines
 
 RECORDS = [
@@ -55,7 +55,10 @@ def test_smaller_blocks(trace: Trace) -> None:
     assert chain(halves, 2) == [0, 1, 2, 3, 8, 9, 10, 11, 12]
     assert halves.known_tokens.tolist() == trace.known_tokens.tolist()
     assert halves.whole_blocks.tolist() == [5, 4, 8, 1]
-    assert halves.with_block_tokens(1).contents.tolist() == trace.with_block_tokens(1).contents.tolist()
+    assert (
+        halves.with_block_tokens(1).contents.tolist()
+        == trace.with_block_tokens(1).contents.tolist()
+    )
 
 
 def test_the_same_blocks_are_the_same_trace(trace: Trace) -> None:
