@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 from tests.support.plain_replay import Outcome, PlainRequest, drive, replay_plain, setting_of
 from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, workloads
-from tests.support.reference_cache import Content, ReferenceCache, least_recent, tail_optimized
+from tests.support.reference_cache import (
+    Content,
+    ExpectedTailCache,
+    ReferenceCache,
+    foretold,
+    least_recent,
+    tail_optimized,
+)
 from tests.support.reference_radix import RadixTree
 
-LISTS = ("lru", "prefix-lru", "radix-lru", "t-lru", "ttl-5m", "ttl-1h")
+LISTS = ("lru", "prefix-lru", "radix-lru", "t-lru", "et-lru", "ttl-5m", "ttl-1h")
 CAPACITIES = st.integers(LONGEST, LONGEST + 6)
 XI = st.sampled_from([0, 1, 4, 9, 13, 20, 38, 60, 200])
 Q_HAT = st.sampled_from([0, 3, 8])
@@ -90,6 +97,36 @@ def test_radix_lru_is_its_definition(requests: list[PlainRequest], capacity: int
     reference = RadixTree(requests, capacity, BLOCK_TOKENS)
     reference.run()
     assert replay_plain(requests, POLICIES["radix-lru"], setting).hits == reference.hits
+
+
+@EXAMPLES
+@given(workloads(16), CAPACITIES, st.booleans(), XI, Q_HAT, st.booleans())
+def test_t_lru_that_is_told_is_its_definition(
+    requests: list[PlainRequest],
+    capacity: int,
+    overlap: bool,
+    xi: int,
+    q_hat: int,
+    lengths: bool,
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=xi, q_hat_tokens=q_hat)
+    final = [request.final for request in requests]
+    rule = foretold(xi, q_hat, final, lengths=lengths)
+    reference = ReferenceCache(requests, capacity, BLOCK_TOKENS, rule)
+    drive(reference, requests, overlap=overlap)
+    policy = POLICIES["length-aware-t-lru" if lengths else "end-aware-t-lru"]
+    same(replay_plain(requests, policy, setting, overlap=overlap), reference, requests)
+
+
+@EXAMPLES
+@given(workloads(), CAPACITIES, st.booleans(), XI, Q_HAT)
+def test_et_lru_is_its_definition(
+    requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
+) -> None:
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=xi, q_hat_tokens=q_hat)
+    reference = ExpectedTailCache(requests, capacity, BLOCK_TOKENS, xi, q_hat)
+    drive(reference, requests, overlap=overlap)
+    same(replay_plain(requests, POLICIES["et-lru"], setting, overlap=overlap), reference, requests)
 
 
 @EXAMPLES

@@ -38,6 +38,7 @@ def workload(seed: int, requests: int) -> list[PlainRequest]:
                 tokens,
                 arrival=now,
                 seconds=seconds,
+                final=dice.random() < 0.3,
                 preempted=dice.random() < 0.2,
             )
         )

@@ -33,7 +33,7 @@ class Block:
         filled: When it was filled; freed: when the last holder let go. Both count blocks.
         freed_at: The same in seconds.
         lengths: H of each finished request that held it.
-        visitors: Those requests.
+        visitors: The finished requests that held it to their end.
         awaited_by: Preempted requests that held it and have not finished since.
         key: Its place in the order of eviction.
     """
@@ -65,6 +65,7 @@ class ReferenceCache:
         hits: Blocks found, by request; of a preempted request, when it first started.
         evicted, expired: (request that needs the room, content).
         held: The blocks of the running requests.
+        finishing: The finished request whose blocks are being freed.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class ReferenceCache:
         self.evicted: list[tuple[int, Content]] = []
         self.expired: list[tuple[int, Content]] = []
         self.held: dict[int, list[Block]] = {}
+        self.finishing: int | None = None
 
     def start(self, request: int, now: float) -> bool:
         """Admit a request; False: there is not enough room."""
@@ -125,9 +127,12 @@ class ReferenceCache:
         for block in self.blocks:
             if request in block.holders or request in block.awaited_by:
                 block.lengths.append(self.requests[request].tokens)
+            if request in block.holders:
                 block.visitors.append(request)
-                block.awaited_by.discard(request)
+            block.awaited_by.discard(request)
+        self.finishing = request
         self._release(request, now)
+        self.finishing = None
         return True
 
     def preempt(self, request: int, now: float) -> None:
@@ -140,7 +145,7 @@ class ReferenceCache:
         room = self.capacity_blocks - len(self.blocks)
         for _ in range(len(contents) - room):
             free = [block for block in self.blocks if not block.holders]
-            victim = min(free, key=lambda block: block.key)
+            victim = self.choose(free)
             self.blocks.remove(victim)
             self.evicted.append((request, victim.content))
         for content in contents:
@@ -149,6 +154,10 @@ class ReferenceCache:
             self.blocks.append(block)
             self.held[request].append(block)
         assert len(self.blocks) <= self.capacity_blocks
+
+    def choose(self, free: list[Block]) -> Block:
+        """The block to evict."""
+        return min(free, key=lambda block: block.key)
 
     def _release(self, request: int, now: float) -> None:
         blocks = self.held.pop(request)
@@ -177,3 +186,129 @@ def tail_optimized(xi: int, q_hat: int, longest: int) -> Rule:
         return (0 if safe else 1, block.freed)
 
     return rule
+
+
+def continued_by(requests: Sequence[Request], request: int) -> list[int]:
+    """Later requests of which this one is the turn before."""
+    own = requests[request].blocks
+
+    def before(later: int) -> int | None:
+        """The latest of the longest chains that a request's own begins with."""
+        chain = requests[later].blocks
+        earlier = [
+            (len(other.blocks), number)
+            for number, other in enumerate(requests[:later])
+            if other.blocks and other.blocks == chain[: len(other.blocks)]
+        ]
+        return max(earlier)[1] if earlier else None
+
+    return [n for n in range(request + 1, len(requests)) if own and before(n) == request]
+
+
+def foretold(xi: int, q_hat: int, final: Sequence[bool], *, lengths: bool) -> Rule:
+    """End-aware T-LRU, or with ``lengths`` length-aware T-LRU."""
+
+    def rule(cache: ReferenceCache, block: Block) -> tuple[float, ...]:
+        requests, now = cache.requests, cache.finishing
+
+        def goes_on(request: int) -> bool:
+            """Whether its conversation has a turn later than the request that ends now."""
+            assert now is not None
+            if final[request]:
+                return False
+            following = continued_by(requests, request)
+            return not following or any(n > now or goes_on(n) for n in following)
+
+        def needs(request: int) -> int:
+            own = requests[request].tokens
+            following = continued_by(requests, request)
+            if lengths and following:
+                return max(0, max(requests[n].prompt_tokens for n in following) - xi)
+            return own if lengths else max(0, own + q_hat - xi)
+
+        if now is None:
+            return (2, block.freed)
+        if not any(goes_on(visitor) for visitor in block.visitors):
+            return (0, block.freed)
+        begins = (len(block.content) - 1) * cache.block_tokens
+        safe = begins >= max(needs(visitor) for visitor in block.visitors)
+        return (1 if safe else 2, block.freed)
+
+    return rule
+
+
+class ExpectedTailCache(ReferenceCache):
+    """ET-LRU with an exponential next prompt, in classes of a quarter of q_hat.
+
+    Args:
+        xi, q_hat: Tokens.
+
+    Attributes:
+        silences: By request that was a next turn, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        capacity_blocks: int,
+        block_tokens: int,
+        xi: int,
+        q_hat: int,
+    ) -> None:
+        super().__init__(requests, capacity_blocks, block_tokens, self._class_of)
+        self.xi = xi
+        self.q_hat = q_hat
+        self.ended: dict[Content, float] = {}
+        self.seen: set[int] = set()
+        self.silences: dict[int, float] = {}
+        self.now = 0.0
+
+    def start(self, request: int, now: float) -> bool:
+        """Admit a request."""
+        self.now = now
+        return super().start(request, now)
+
+    def finish(self, request: int, now: float) -> bool:
+        """Add the output and end a request."""
+        self.now = now
+        blocks = self.requests[request].blocks
+        done = super().finish(request, now)
+        if done and blocks:
+            self.ended[blocks] = now
+        return done
+
+    def _extend(self, request: int, contents: list[Content]) -> None:
+        self._observe(request)
+        super()._extend(request, contents)
+        self._observe(request)
+
+    def _observe(self, request: int) -> None:
+        """What the newest request tells, as far as its blocks are found or filled."""
+        if self.held[request] and request >= max(self.seen, default=0):
+            self.seen.add(request)
+            turns = [b.content for b in self.held[request] if b.content in self.ended]
+            if turns:
+                self.silences[request] = self.now - self.ended[max(turns, key=len)]
+
+    @staticmethod
+    def _class_of(cache: ReferenceCache, block: Block) -> tuple[float, ...]:
+        assert isinstance(cache, ExpectedTailCache)
+        if cache.finishing is None:
+            return (0, block.freed)
+        beyond = (len(block.content) - 1) * cache.block_tokens + cache.xi - max(block.lengths)
+        if cache.q_hat == 0:
+            return (64 if beyond >= 0 else 0, block.freed)
+        return (min(64, max(0, 4 * beyond // cache.q_hat)), block.freed)
+
+    def choose(self, free: list[Block]) -> Block:
+        """The block with the least probability to matter, by logarithms."""
+        total = sum(self.silences.values())
+        returns = len(self.silences)
+        rate = (1 - returns / len(self.seen)) * returns / total if total > 0 else 0.0
+
+        def worth(block: Block) -> tuple[float, ...]:
+            if block.key[0] == 64:
+                return (-float("inf"), 0, block.freed)
+            return (rate * block.freed_at - block.key[0] / 4, -block.key[0], block.freed)
+
+        return min(free, key=worth)

@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.algorithms.belady import new_belady
+from evictune_policies.algorithms.end_aware_t_lru import new_end_aware_t_lru
+from evictune_policies.algorithms.et_lru import new_et_lru
 from evictune_policies.algorithms.frequency_cost import new_frequency_cost
 from evictune_policies.algorithms.gdsf import new_gdsf
 from evictune_policies.algorithms.greedy_dual_size import new_greedy_dual_size
 from evictune_policies.algorithms.infinite import room_for_everything
+from evictune_policies.algorithms.length_aware_t_lru import new_length_aware_t_lru
 from evictune_policies.algorithms.lfu import new_lfu
 from evictune_policies.algorithms.lfu_aging import new_lfu_aging
 from evictune_policies.algorithms.lru import new_lru
@@ -139,6 +142,35 @@ _ALL = (
         source=f"{PAPER}, section 3, policy 1; vLLM RFC #37823",
         build=_t_lru,
         parameters=("xi_tokens", "q_hat_tokens"),
+    ),
+    Policy(
+        name="et-lru",
+        summary="what is expected to cost the least tail latency first: silence and length weighed",
+        source=f"{PAPER}, section 4, definition 1",
+        build=lambda setting: new_et_lru(
+            setting.capacity_blocks,
+            setting.block_tokens,
+            setting.xi_tokens,
+            setting.q_hat_tokens,
+            contents=len(setting.chains.parent),
+        ),
+        parameters=("xi_tokens", "q_hat_tokens"),
+    ),
+    Policy(
+        name="end-aware-t-lru",
+        summary="offline: t-lru that is told which conversations have ended",
+        source=f"{PAPER}, appendix G.1",
+        build=new_end_aware_t_lru,
+        parameters=("xi_tokens", "q_hat_tokens"),
+        offline=True,
+    ),
+    Policy(
+        name="length-aware-t-lru",
+        summary="offline: t-lru that is told each conversation's next prompt length, or its end",
+        source=f"{PAPER}, appendix G.1",
+        build=new_length_aware_t_lru,
+        parameters=("xi_tokens",),
+        offline=True,
     ),
     Policy(
         name="ttl-5m",
