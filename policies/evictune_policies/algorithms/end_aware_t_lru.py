@@ -11,7 +11,7 @@ Chosen where the paper, whose conversations share nothing, leaves it open:
 - What is over is evicted before what is TEL-safe, in LRU order; it is not dropped before there is
   need, because a request that nobody foresaw may still hit it, at no cost to others.
 - A preempted request comes back: its blocks are protected when it lets go of them.
-- Which request continues which is read off the chains (`conversations.turns_before`), whether there
+- Which request continues which is read off the chains (`turns.turns_before`), whether there
   is a next turn at all off the trace (`Chains.final`).
 """
 
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evictune_policies.algorithms.conversations import last_turns, turns_before
 from evictune_policies.algorithms.lists import Lists, append, first, new_lists, unlink
 from evictune_policies.algorithms.operations import IMPLEMENTATIONS, Operations, Visit, never
 from evictune_policies.algorithms.pool import NONE, Int32, Pool
+from evictune_policies.algorithms.turns import last_turns, turns_before
 
 if TYPE_CHECKING:
     from evictune_policies.algorithms.catalog import Setting

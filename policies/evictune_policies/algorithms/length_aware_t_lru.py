@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evictune_policies.algorithms.conversations import last_turns, next_prompts, turns_before
 from evictune_policies.algorithms.end_aware_t_lru import ForetoldTLRU, new_foretold_t_lru
 from evictune_policies.algorithms.pool import NONE
+from evictune_policies.algorithms.turns import last_turns, next_prompts, turns_before
 
 if TYPE_CHECKING:
     from evictune_policies.algorithms.catalog import Setting
