@@ -52,11 +52,13 @@ class Records:
     """Records in the order of their source, one entry each.
 
     ids_chained: an id is meant to stand for a block and all before it (else for the block alone).
+    identified: each record is another request, even if it equals the one before.
     """
 
     path: Path
     block_tokens: int
     ids_chained: bool = True
+    identified: bool = False
     repairs: Counter[str] = field(default_factory=Counter)
     arrival: list[float] = field(default_factory=list)
     prompt_tokens: list[int] = field(default_factory=list)
@@ -162,8 +164,9 @@ def assemble(
     if chronological:
         repairs["unsorted"] += int(np.sum(arrival < np.maximum.accumulate(arrival)))
     order = np.argsort(arrival, kind="stable")  # equal times stay in the order of the source
-    order = order[~_repeated(records, order)]
-    repairs["duplicate"] += len(records.arrival) - len(order)
+    if not records.identified:
+        order = order[~_repeated(records, order)]
+        repairs["duplicate"] += len(arrival) - len(order)
     known = np.array(records.known_tokens, np.int64)[order]
     counts = -(-known // records.block_tokens)
     starts = np.zeros(len(order) + 1, np.int64)

@@ -63,7 +63,7 @@ def read(path: Path, assumptions: Assumptions = DEFAULTS) -> Trace:
         conversations = msgspec.json.decode(text, type=list[Conversation])
     except msgspec.DecodeError as error:
         raise invalid(path, text, error) from None
-    records = Records(path, assumptions.block_tokens, ids_chained=False)
+    records = Records(path, assumptions.block_tokens, ids_chained=False, identified=True)
     begins = assumptions.beginnings(len(conversations), CONVERSATIONS_PER_SECOND)
     answers = sum(len(conversation.conversations) for conversation in conversations)
     think_times = iter(assumptions.think_times(answers))

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -131,8 +132,10 @@ def _at(text: bytes, place: str) -> object:
         value = json.loads(text)  # more lenient than msgspec: it reads what that refused
     except ValueError:
         return msgspec.UNSET
-    for step in place.split(".")[1:]:
-        if not isinstance(value, dict) or step not in value:
-            return msgspec.UNSET
-        value = value[step]
-    return value if place else msgspec.UNSET
+    steps = re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place)
+    try:
+        for name, index in steps:  # "[...]" is any index, and no place
+            value = value[name] if name else value[int(index)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return msgspec.UNSET
+    return value if steps else msgspec.UNSET

@@ -114,7 +114,7 @@ def _hashes(log: Log, line: int, packed: bytes) -> UInt64:
 
 def _trace(log: Log, requests: dict[int, _Request]) -> Trace:
     header = log.header
-    records = Records(log.path, header.block_tokens, repairs=log.repairs)
+    records = Records(log.path, header.block_tokens, identified=True, repairs=log.repairs)
     index: dict[int, int] = {NONE: NONE}
     finished: list[float] = []
     for number, request in requests.items():

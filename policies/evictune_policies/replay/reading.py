@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def detected(path: Path) -> str:
             return "mooncake"
     with opened(path) as file:
         start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(b"{") and (b'"requests"' in start or b'"hash_id_scope"' in start):
+    if start.startswith(b"{") and re.search(rb'"(requests|hash_id_scope)"\s*:', start):
         return "kv-cache-tester"
     if start.startswith(b"["):
         return "conversations"
