@@ -103,7 +103,7 @@ def _watch(
 
 
 @pytest.mark.parametrize("name", KEYS + QUEUES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(workloads(30), CAPACITIES, st.booleans())
 def test_it_is_its_definition_and_only_leaves_go(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool

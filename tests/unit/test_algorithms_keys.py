@@ -84,6 +84,13 @@ def test_what_is_continued_stays_though_it_is_worth_least() -> None:
     assert lost("gdsf", [*requests[:-1], whole((9,)), whole((8,))], 4) == [(1, 2, 3)]
 
 
+def test_the_clock_does_not_fall_when_a_cheap_prefix_goes_after_its_costly_end() -> None:
+    """The chain goes with 14, 10 and 6; 9, 8 and 7 all come at 14 and cost 6."""
+    requests = [whole((1, 2, 3)), whole((9,)), whole((8,)), whole((7,)), whole((6,))]
+    for policy in ("greedy-dual-size", "gdsf"):
+        assert lost(policy, requests, 3) == [(1, 2, 3), (1, 2), (1,), (9,)]
+
+
 def test_a_copy_makes_a_continued_block_a_leaf_until_one_of_the_two_is_gone() -> None:
     requests = [whole((1, 2, 3)), exact((1, 2)), whole((7, 8, 9))]
     assert lost("lfu", requests, 4) == [(1, 2, 3), (1, 2), (1, 2)]
