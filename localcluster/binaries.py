@@ -119,8 +119,9 @@ def _command(go: str, name: str, output: Path) -> list[str]:
         prefix = "-X k8s.io/component-base/version"
         flags += f" {prefix}.gitVersion={number} {prefix}.gitMajor={major}"
         flags += f" {prefix}.gitMinor={minor}"
-    # The linker drops what debuggers want; the compiler need not make it.
-    compiler = "all=-dwarf=false"
+    # For a short build, not for load: without inlining it takes a quarter less, and what debuggers
+    # want is dropped by the linker anyway.
+    compiler = "all=-l -dwarf=false"
     build = [go, "build", "-trimpath", "-gcflags", compiler, "-ldflags", flags]
     return [*build, "-o", str(output), SOURCES[name].package]
 
