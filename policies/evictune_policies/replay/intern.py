@@ -39,7 +39,7 @@ def worth(function: Callable[..., Any], steps: int) -> Callable[..., Any]:
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     from evictune_policies.replay.compiled import compiled  # numba takes long to import
 
-    return compiled(function)
+    return compiled(function, allocates=True)
 
 
 def mixed(hashes: UInt64) -> UInt64:

@@ -73,47 +73,80 @@ def requests_of(trace: Trace) -> Requests:
     )
 
 
+class Tally(NamedTuple):
+    """Filled in by the loop.
+
+    hits, lost: per request, blocks: see `Result.cached_tokens` and `Result.recomputed`.
+    seen: per content: whether it was ever in the pool.
+    held: the blocks of the request that runs, in the order of its chain.
+    """
+
+    hits: Int64
+    lost: Int64
+    seen: NDArray[np.bool_]
+    held: Int32
+
+
 def replay(
     state: object,
     pool: Pool,
     places: Places,
     requests: Requests,
+    tally: Tally,
     block_tokens: int,
     suffix_first: bool,
-    hits: Int64,
-    lost: Int64,
 ) -> None:
-    """Run all requests. hits and lost, per request in blocks, are filled in; see `Result`."""
-    held = np.empty(len(pool.content), np.int32)
-    seen = np.zeros(len(pool.parent), np.bool_)
+    """Run all requests."""
     for request in range(len(requests.starts) - 1):
-        now = requests.arrival[request]
-        drop_expired(state, pool, places, now)
-        begin = requests.starts[request]
-        lookup = requests.lookup[request]
-        found = longest_prefix(pool, requests.contents, begin, lookup)
-        hits[request] = found
-        visit = Visit(now, 2 * request, request, requests.prompt_tokens[request], 0)
-        for index in range(found):
-            block = pool.resident[requests.contents[begin + index]]
-            places.hit_age[age_bin(now - places.released[block])] += 1
-            hit(state, pool, block, visit)
-            pool.references[block] += 1
-            held[index] = block
-        for index in range(found, requests.whole[request]):
-            content = requests.contents[begin + index]
-            if seen[content] and index < lookup:
-                lost[request] += 1
-            seen[content] = True
-            block = take(state, pool, places, now)
-            pool.references[block] = 1
-            fill(pool, block, content)
-            tokens = max(requests.prompt_tokens[request], (index + 1) * block_tokens)
-            start(state, pool, block, Visit(now, 2 * request, request, tokens, 0))
-            held[index] = block
-        for index in range(requests.whole[request], requests.blocks[request]):
-            held[index] = take(state, pool, places, now)
-        release(state, pool, places, requests, request, suffix_first, held)
+        drop_expired(state, pool, places, requests.arrival[request])
+        admit(state, pool, places, requests, tally, request)
+        extend(state, pool, places, requests, tally, request, block_tokens)
+        release(state, pool, places, requests, tally, request, suffix_first)
+
+
+def admit(
+    state: object, pool: Pool, places: Places, requests: Requests, tally: Tally, request: int
+) -> None:
+    """Find the longest prefix, and hold its blocks."""
+    now = requests.arrival[request]
+    visit = Visit(now, 2 * request, request, requests.prompt_tokens[request], 0)
+    begin = requests.starts[request]
+    found = longest_prefix(pool, requests.contents, begin, requests.lookup[request])
+    tally.hits[request] = found
+    for index in range(found):
+        block = pool.resident[requests.contents[begin + index]]
+        places.hit_age[age_bin(now - places.released[block])] += 1
+        hit(state, pool, block, visit)
+        pool.references[block] += 1
+        tally.held[index] = block
+
+
+def extend(
+    state: object,
+    pool: Pool,
+    places: Places,
+    requests: Requests,
+    tally: Tally,
+    request: int,
+    block_tokens: int,
+) -> None:
+    """Take blocks for the rest of the prompt and for the output; fill those that have content."""
+    now = requests.arrival[request]
+    begin = requests.starts[request]
+    prompt_tokens = requests.prompt_tokens[request]
+    for index in range(tally.hits[request], requests.whole[request]):
+        content = requests.contents[begin + index]
+        if tally.seen[content] and index < requests.lookup[request]:
+            tally.lost[request] += 1
+        tally.seen[content] = True
+        block = take(state, pool, places, now)
+        pool.references[block] = 1
+        fill(pool, block, content)
+        tokens = max(prompt_tokens, (index + 1) * block_tokens)
+        start(state, pool, block, Visit(now, 2 * request, request, tokens, 0))
+        tally.held[index] = block
+    for index in range(requests.whole[request], requests.blocks[request]):
+        tally.held[index] = take(state, pool, places, now)
 
 
 def release(
@@ -121,18 +154,18 @@ def release(
     pool: Pool,
     places: Places,
     requests: Requests,
+    tally: Tally,
     request: int,
     suffix_first: bool,
-    held: Int32,
 ) -> None:
-    """A request ends: its blocks, held[:blocks], are free."""
+    """The request ends and lets go of its blocks."""
     now = requests.arrival[request]
     visit = Visit(now, 2 * request + 1, request, requests.tokens[request], 1)
     whole = requests.whole[request]
     for index in range(whole, requests.blocks[request]):
-        put_blank(places, held[index])
+        put_blank(places, tally.held[index])
     for index in range(whole):
-        block = held[whole - 1 - index if suffix_first else index]
+        block = tally.held[whole - 1 - index if suffix_first else index]
         pool.references[block] -= 1
         places.released[block] = now
         free(state, pool, block, visit)
@@ -170,20 +203,22 @@ class OrderReplay:
             ValueError: An unknown policy, or a request longer than the pool.
         """
         policy = self._policy(policy_name)
-        self._check(capacity_blocks)
         trace, requests = self.trace, self._requests
         setting = Setting(
             capacity_blocks, trace.block_tokens, self._chains, xi_tokens, q_hat_tokens, cost
         )
         if policy.needs_blocks is not None:
             setting = replace(setting, capacity_blocks=policy.needs_blocks(setting))
-        hits, lost = np.zeros((2, trace.requests), np.int64)
+        self._check(setting.capacity_blocks)
         loop = replay if plain else _compiled_replay
         began = time.perf_counter()
         state = policy.build(setting)
         pool = new_pool(setting.capacity_blocks, trace.parent, trace.depth)
         places = new_places(setting.capacity_blocks)
-        loop(state, pool, places, requests, trace.block_tokens, policy.suffix_first, hits, lost)
+        hits, lost = np.zeros((2, trace.requests), np.int64)
+        seen = np.zeros(trace.distinct, np.bool_)
+        tally = Tally(hits, lost, seen, np.empty(setting.capacity_blocks, np.int32))
+        loop(state, pool, places, requests, tally, trace.block_tokens, policy.suffix_first)
         return Result(
             policy=policy.name,
             xi_tokens=xi_tokens if "xi_tokens" in policy.parameters else None,
