@@ -101,7 +101,7 @@ def contents_by_tokens(trace: Trace, block_tokens: int) -> list[list[tuple[int, 
 @ANY
 @given(traces(), st.sampled_from([1, 2]))
 def test_divided_blocks_are_the_same_tokens(trace: Trace, block_tokens: int) -> None:
-    """Whole blocks have the same number if, and only if, all tokens up to their end are the same."""
+    """Whole blocks have one number if, and only if, all tokens up to their end are the same."""
     divided = trace.with_block_tokens(block_tokens)
     check_trace(divided)
     number_of: dict[tuple[int, ...], int] = {}
