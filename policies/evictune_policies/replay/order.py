@@ -33,44 +33,11 @@ from evictune_policies.replay.mechanics import (
     put_blank,
     take,
 )
+from evictune_policies.replay.requests import Requests, requests_of
 from evictune_policies.replay.result import Result
 from evictune_policies.replay.trace import Trace
 
 Int64 = NDArray[np.int64]
-
-
-class Requests(NamedTuple):
-    """What the loop needs of a trace. Per request, but for `contents`; sizes in blocks.
-
-    lookup: how many blocks may be hits. whole: how many have content. blocks: how many it holds at
-    its end, the blank ones too.
-    """
-
-    arrival: NDArray[np.float64]
-    starts: Int64
-    contents: Int32
-    lookup: Int64
-    whole: Int64
-    blocks: Int64
-    prompt_tokens: Int64
-    tokens: Int64
-
-
-def requests_of(trace: Trace) -> Requests:
-    """The sizes that follow from the lengths, by vLLM's rules."""
-    computed = trace.prompt_tokens + np.maximum(trace.output_tokens - 1, 0)
-    size = trace.block_tokens
-    whole = np.minimum(trace.known_tokens, computed) // size
-    return Requests(
-        arrival=trace.arrival,
-        starts=trace.starts,
-        contents=trace.contents,
-        lookup=np.minimum(np.maximum(trace.prompt_tokens - 1, 0) // size, whole),
-        whole=whole,
-        blocks=-(-computed // size),
-        prompt_tokens=trace.prompt_tokens,
-        tokens=trace.tokens,
-    )
 
 
 class Tally(NamedTuple):
