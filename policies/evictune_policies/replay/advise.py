@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from evictune_policies.algorithms.catalog import POLICIES
-from evictune_policies.replay.goal import Goal, Score, quantile, score
+from evictune_policies.algorithms.pool import NONE
+from evictune_policies.replay.goal import Goal, Score, score
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.result import Result
+from evictune_policies.replay.result import Int64, Result
 from evictune_policies.replay.trace import Trace
-from evictune_policies.replay.turns import growth
+from evictune_policies.replay.yardsticks import quantile
 
 STOCK, FLOOR, ORACLE = "prefix-lru", "infinite", "tail-belady"
 Q_HAT_QUANTILE = 0.9
@@ -57,7 +60,8 @@ class Trial:
 class Outcome:
     """Knobs as they did in one replay of the whole trace.
 
-    role: stock, floor, oracle, formula (xi as the target says, q_hat as fitted) or best.
+    role: stock; floor (infinite cache); oracle (tail-optimal Belady); naive (T-LRU with the
+    target's own xi, q_hat the median growth); best (what was fitted).
     """
 
     role: str
@@ -88,20 +92,31 @@ class Advice:
         """The outcome in this role, if there is one."""
         return next((outcome for outcome in self.outcomes if outcome.role == role), None)
 
+    @property
+    def gain(self) -> bool:
+        """Whether the best candidate does better than the stock order where it was not fitted."""
+        stock, best = self.outcome("stock"), self.outcome("best")
+        return bool(stock and best and best.other.rank < stock.other.rank)
+
 
 def advise(
     trace: Trace,
     capacity_blocks: int,
     goal: Goal,
     replay: Replay,
-    candidates: Sequence[str] = (STOCK, "t-lru"),
+    candidates: Sequence[str] = ("t-lru",),
 ) -> Advice:
     """Search the candidates' parameters on the first half; judge everything on the other.
 
-    Raises ValueError for a trace of less than two requests: it has no halves.
+    candidates: online policies besides the engine's own order. At most `most_replays` replays.
+    Raises ValueError for a trace of less than two requests, which has no halves, and for a
+    candidate that knows the future.
     """
     if trace.requests < 2:
-        raise ValueError(f"{trace.name}: {trace.requests} requests; advice needs at least 2")
+        raise ValueError(f"{trace.name}: advice needs at least 2 requests, this is 1")
+    for name in candidates:
+        if POLICIES[name].offline:
+            raise ValueError(f"policy {name} knows the future: only online policies can be set")
     middle = trace.requests // 2
 
     def outcome(role: str, knobs: Knobs) -> Outcome:
@@ -112,18 +127,20 @@ def advise(
     oracle = outcome("oracle", Knobs(ORACLE, xi_tokens=goal.xi_tokens))
     first = trace.sliced(slice(0, middle))
     turns = growth(first)
-    q_hat = int(quantile(turns, Q_HAT_QUANTILE))
-    outcomes, trials = [floor, oracle, stock], []
+    outcomes = [floor, oracle, stock]
+    trials: list[Trial] = []
     if not stock.whole.met:
-        for policy in candidates:
-            trials += search(policy, first, goal, q_hat, replay)
-        if any(trial.knobs.policy == "t-lru" for trial in trials):
-            outcomes.append(outcome("formula", Knobs("t-lru", goal.xi_tokens, q_hat)))
+        for policy in dict.fromkeys((STOCK, *candidates)):
+            for each in _q_hats(policy, turns):
+                trials += search(policy, first, goal, each, replay)
+        if "t-lru" in candidates:
+            typical = int(quantile(turns, 0.5))
+            outcomes.append(outcome("naive", Knobs("t-lru", goal.xi_tokens, typical)))
         outcomes.append(outcome("best", min(trials, key=lambda t: t.fitted.rank).knobs))
     return Advice(
         goal,
         capacity_blocks,
-        q_hat,
+        int(quantile(turns, Q_HAT_QUANTILE)),
         len(turns),
         _verdict(floor, stock, outcomes[-1]),
         outcomes,
@@ -131,13 +148,30 @@ def advise(
     )
 
 
-def search(
-    policy: str, trace: Trace, goal: Goal, q_hat: int, replay: Replay
-) -> Sequence[Trial]:
+def growth(trace: Trace) -> Int64:
+    """Per turn that follows another one: its prompt's tokens beyond all of the turn before.
+
+    That is what T-LRU's q_hat stands for: it takes a conversation to come back with H + q_hat
+    tokens, H being prompt and output. Less than nothing counts as nothing.
+    """
+    turn = np.flatnonzero(trace.previous != NONE)
+    grown: Int64 = trace.prompt_tokens[turn] - trace.tokens[trace.previous[turn]]
+    return grown.clip(min=0)
+
+
+def most_replays(candidates: Sequence[str]) -> int:
+    """How many replays `advise` takes at most."""
+    searches = 0
+    for name in candidates:
+        if "xi_tokens" in POLICIES[name].parameters:
+            searches += 1 if name == "t-lru" else 3
+    return 6 + len(candidates) + searches * (len(GRID) + 2 * REFINEMENTS)
+
+
+def search(policy: str, trace: Trace, goal: Goal, q_hat: int, replay: Replay) -> Sequence[Trial]:
     """Try a policy's parameters: over a grid first, then ever closer to the best.
 
-    T-LRU and its kin keep H + q_hat - xi tokens: only xi - q_hat counts, so every pair of xi and
-    q_hat is tried that can make a difference, with one and the same q_hat.
+    The grid is one of xi - q_hat, since a block's worth begins where H + q_hat exceeds xi.
     """
     parameters = POLICIES[policy].parameters
 
@@ -159,6 +193,19 @@ def search(
         for apart in _between(tried, trace.block_tokens):
             tried[apart] = trial(apart)
     return list(tried.values())
+
+
+def _q_hats(policy: str, turns: Int64) -> list[int]:
+    """What to try for q_hat.
+
+    T-LRU keeps H + q_hat - xi tokens: only xi - q_hat counts, so that a search of xi with one q_hat
+    is one of every pair. Its kin take q_hat for a scale of its own.
+    """
+    upper = int(quantile(turns, Q_HAT_QUANTILE))
+    if policy == "t-lru" or "q_hat_tokens" not in POLICIES[policy].parameters:
+        return [upper]
+    mean = round(float(turns.mean())) if len(turns) else 0
+    return sorted({int(quantile(turns, 0.5)), mean, upper})
 
 
 def _grid(unit: int, block_tokens: int) -> Iterator[int]:

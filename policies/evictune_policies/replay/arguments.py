@@ -64,6 +64,18 @@ def numbers(least: float, example: str) -> Callable[[str], tuple[float, ...]]:
     return parse
 
 
+def positive(example: str) -> Callable[[str], float]:
+    """Of one number above zero."""
+
+    def parse(text: str) -> float:
+        value = _number(text, f"such as {example}")
+        if value <= 0:
+            _refuse(f"{text} is not above 0: write a number such as {example}")
+        return value
+
+    return parse
+
+
 def _number(text: str, example: str) -> float:
     try:
         value = float(text)

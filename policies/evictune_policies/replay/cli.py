@@ -9,19 +9,13 @@ once and `policies` needs NumPy alone.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from evictune_policies.algorithms.catalog import POLICIES
 from evictune_policies.replay import arguments
-from evictune_policies.replay.knobs import combinations
-from evictune_policies.replay.progress import Progress
 from evictune_policies.replay.table import table
-
-Subparsers = argparse._SubParsersAction[arguments.Parser]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -75,6 +69,32 @@ def _add_trace(command: arguments.Parser) -> None:
         metavar="N",
         help="divide the trace's blocks into blocks of N tokens",
     )
+    assumed = command.add_argument_group("what a trace without times or sessions leaves open")
+    assumed.add_argument(
+        "--conversations-per-second",
+        type=arguments.positive("0.5"),
+        metavar="RATE",
+        help="at which conversations begin, at random; default: the format's own",
+    )
+    assumed.add_argument(
+        "--think",
+        type=arguments.duration,
+        default=10.0,
+        metavar="DURATION",
+        help="mean time from an answer to the next turn, default 10s",
+    )
+    assumed.add_argument(
+        "--seed",
+        type=arguments.whole_number(0, 2**31, "0"),
+        default=0,
+        metavar="N",
+        help="of these random times, default 0",
+    )
+    assumed.add_argument(
+        "--share-prompts",
+        action="store_true",
+        help="sessions whose system prompts are equally long have the same one",
+    )
 
 
 def _add_output(command: arguments.Parser) -> None:
@@ -107,13 +127,42 @@ def _add_parameters(command: arguments.Parser, default: str) -> None:
     command.add_argument(
         "--prefill",
         type=arguments.prefill_cost,
-        default=arguments.prefill_cost("1"),
         metavar="COST",
-        help="SECONDS_PER_TOKEN[,QUADRATIC], for policies that weigh what a block cost to compute",
+        help="SECONDS_PER_TOKEN[,QUADRATIC], for policies that weigh what a block cost to compute, "
+        "and for timed replays",
+    )
+    command.add_argument(
+        "--fidelity",
+        choices=("order", "timed"),
+        default="order",
+        help="order (the default): one request at a time; timed: requests overlap, as in vLLM, and "
+        "take their time",
+    )
+    engine = command.add_argument_group("the engine of a timed replay")
+    engine.add_argument(
+        "--max-num-batched-tokens",
+        type=arguments.whole_number(1, arguments.MAX_TOKENS, "2048"),
+        default=2048,
+        metavar="N",
+        help="as vLLM's, default 2048",
+    )
+    engine.add_argument(
+        "--max-num-seqs",
+        type=arguments.whole_number(1, 1 << 20, "128"),
+        default=128,
+        metavar="N",
+        help="as vLLM's, default 128",
+    )
+    engine.add_argument(
+        "--step",
+        type=arguments.duration,
+        default=0.01,
+        metavar="DURATION",
+        help="that a step takes whatever is in it, default 10ms",
     )
 
 
-def _add_compare(commands: Subparsers) -> None:
+def _add_compare(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
     command = commands.add_parser("compare", help="policies against each other on one trace")
     _add_trace(command)
     command.add_argument(
@@ -125,10 +174,10 @@ def _add_compare(commands: Subparsers) -> None:
     )
     _add_parameters(command, "prefix-lru")
     _add_output(command)
-    command.set_defaults(command=_compare)
+    command.set_defaults(command=_lazily("compare"))
 
 
-def _add_curve(commands: Subparsers) -> None:
+def _add_curve(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
     command = commands.add_parser("curve", help="policies over a range of capacities or loads")
     _add_trace(command)
     command.add_argument("--over", choices=("capacity", "load"), required=True)
@@ -144,14 +193,15 @@ def _add_curve(commands: Subparsers) -> None:
         type=arguments.numbers(1, "1,2,4"),
         default=(1.0, 2.0, 3.0, 4.0, 6.0, 8.0),
         metavar="FACTORS",
-        help="over load: how many copies of the trace at once, default 1,2,3,4,6,8",
+        help="over load, default 1,2,3,4,6,8: so many copies of the trace at once; in a timed "
+        "replay the trace in so much less time",
     )
     _add_parameters(command, "prefix-lru")
     _add_output(command)
-    command.set_defaults(command=_curve)
+    command.set_defaults(command=_lazily("curve"))
 
 
-def _add_advise(commands: Subparsers) -> None:
+def _add_advise(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
     command = commands.add_parser("advise", help="which policy and xi, and whether any can help")
     _add_trace(command)
     command.add_argument(
@@ -191,15 +241,26 @@ def _add_advise(commands: Subparsers) -> None:
         help="candidates besides the engine's own order, default t-lru: what the plugin can do",
     )
     _add_output(command)
-    command.set_defaults(command=_advise)
+    command.set_defaults(command=_lazily("advice"), fidelity="order")
 
 
-def _add_convert(commands: Subparsers) -> None:
+def _add_convert(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
     command = commands.add_parser("convert", help="write a trace in another format")
     _add_trace(command)
     command.add_argument("--to", choices=("native",), required=True)
     command.add_argument("-o", "--output", metavar="FILE", required=True)
-    command.set_defaults(command=_convert)
+    command.set_defaults(command=_lazily("convert"))
+
+
+def _lazily(command: str) -> Callable[[argparse.Namespace], None]:
+    """The command of this name, imported when it is run."""
+
+    def run(options: argparse.Namespace) -> None:
+        from evictune_policies.replay import commands
+
+        getattr(commands, command)(options)
+
+    return run
 
 
 def _policies(_: argparse.Namespace) -> None:
@@ -208,9 +269,9 @@ def _policies(_: argparse.Namespace) -> None:
             policy.name,
             ", ".join(policy.parameters),
             "offline" if policy.offline else "online",
-            policy.summary,
-            policy.source,
+            policy.summary.removeprefix("offline: "),
         )
         for policy in POLICIES.values()
     ]
-    print(table(("policy", "depends on", "kind", "what goes first", "source"), rows, left=5))
+    print(table(("policy", "depends on", "kind", "what goes first"), rows, left=4))
+    print("\nWhere each comes from, and when to choose it: docs/policies.md")

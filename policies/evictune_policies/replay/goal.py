@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.algorithms.catalog import Cost
+from evictune_policies.replay.yardsticks import quantile
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -93,11 +94,3 @@ def score(goal: Goal, uncached: Int64, prompt: Int64, seconds: Float64 | None = 
         p25=int(quantile(uncached, 0.25)),
         p50=int(quantile(uncached, 0.5)),
     )
-
-
-def quantile(values: NDArray[np.generic], q: float) -> np.generic:
-    """The q-quantile by nearest rank; 0 of nothing."""
-    if len(values) == 0:
-        return np.int64(0)
-    rank = max(1, math.ceil(q * len(values) - 1e-9))
-    return np.partition(values, rank - 1)[rank - 1]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evictune_policies.algorithms.catalog import POLICIES
+from evictune_policies.replay.result import Result
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,12 @@ class Knobs:
         return ", ".join(parts)
 
 
-def combinations(
-    policies: Sequence[str], xis: Sequence[int], q_hats: Sequence[int]
-) -> list[Knobs]:
+def knobs_of(result: Result) -> Knobs:
+    """What was in force in a replay."""
+    return Knobs(result.policy, result.xi_tokens, result.q_hat_tokens)
+
+
+def combinations(policies: Sequence[str], xis: Sequence[int], q_hats: Sequence[int]) -> list[Knobs]:
     """Every policy with every value of the parameters that it depends on.
 
     Raises ValueError where a policy needs a parameter of which no value is given.

@@ -67,9 +67,6 @@ class Progress:
         parts = [self._label or "starting", f"{seconds:.0f} s"]
         if self._total > 1:
             parts.insert(0, f"{max(self._done, 0)}/{self._total}")
-        if self._done > 0 and self._total > self._done:
-            left = seconds / self._done * (self._total - self._done)
-            parts.append(f"about {left:.0f} s left")
         return "  ".join(parts)
 
     def _write(self, text: str) -> None:

@@ -23,7 +23,7 @@ def record(result: Result, xis: Sequence[int]) -> dict[str, Any]:
         "fidelity": result.fidelity,
         "uncached_tokens": {
             **{name: yardsticks.uncached_quantile(result, q) for name, q in QUANTILES.items()},
-            "mean": float(result.uncached_tokens.mean()) if result.requests else 0.0,
+            "mean": yardsticks.uncached_mean(result),
         },
         "tel_tokens": {str(xi): yardsticks.tel(result, xi) for xi in xis},
         "share_above": {str(xi): yardsticks.share_above(result, xi) for xi in xis},

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from evictune_policies.replay import yardsticks
+from evictune_policies.replay.curve import Curve
+from evictune_policies.replay.knobs import Knobs
 from evictune_policies.replay.record import QUANTILES
 from evictune_policies.replay.result import Result
 from evictune_policies.replay.table import count, duration, share, table
@@ -46,22 +48,30 @@ def by_capacity(results: Sequence[Result]) -> list[list[Result]]:
 def capacity(result: Result) -> str:
     """In blocks and tokens, with the fidelity's label."""
     tokens = result.capacity_blocks * result.block_tokens
-    return (
-        f"{result.capacity_blocks:,} blocks, {tokens:,} tokens "
-        f"({result.fidelity}: {FIDELITY[result.fidelity]})"
-    )
+    return f"{result.capacity_blocks:,} blocks, {tokens:,} tokens ({fidelity(result)})"
+
+
+def fidelity(result: Result) -> str:
+    """The fidelity, and what it means."""
+    return f"{result.fidelity}: {FIDELITY[result.fidelity]}"
 
 
 def _comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
-    header = ["policy", "xi", "q_hat", "hit ratio", *(f"uncached {QUANTILES_FIRST}",)]
-    header += [*list(QUANTILES)[1:], "mean"]
+    return table(columns(xis), rows(results, xis))
+
+
+def columns(xis: Sequence[int]) -> list[str]:
+    """The header of `rows`."""
+    first, *others = QUANTILES
+    header = ["policy", "xi", "q_hat", "hit ratio", f"uncached {first}", *others, "mean"]
     for xi in xis:
         header += [f"above {xi:,}", "TEL", "of gap"]
-    header.append("recomputed")
-    return table(header, [_row(result, results, xis) for result in results])
+    return [*header, "recomputed"]
 
 
-QUANTILES_FIRST = next(iter(QUANTILES))
+def rows(group: Sequence[Result], xis: Sequence[int]) -> list[list[str]]:
+    """A line for each of these results, which are of one capacity."""
+    return [_row(result, group, xis) for result in group]
 
 
 def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[str]:
@@ -72,7 +82,7 @@ def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[st
         count(result.q_hat_tokens),
         share(yardsticks.hit_ratio(result)),
         *map(count, quantiles),
-        count(float(result.uncached_tokens.mean())),
+        count(yardsticks.uncached_mean(result)),
     ]
     for xi in xis:
         cells += [
@@ -81,6 +91,40 @@ def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[st
             share(gap_closed(result, group, xi)),
         ]
     return [*cells, count(result.recomputed_tokens)]
+
+
+def curve(drawn: Sequence[tuple[Knobs, Curve]], xis: Sequence[int]) -> str:
+    """A table for each policy, and its knee."""
+    return "\n\n".join(
+        f"{knobs} ({fidelity(line.results[0])})\n\n"
+        f"{table(*points(line, xis), left=0)}\n{knee(line)}"
+        for knobs, line in drawn
+    )
+
+
+def points(line: Curve, xis: Sequence[int]) -> tuple[list[str], list[list[str]]]:
+    """A curve's header and rows."""
+    header = ["blocks" if line.over == "capacity" else "load", "hit ratio", "uncached p50", "p99"]
+    for xi in xis:
+        header += [f"above {xi:,}", "TEL"]
+    rows = []
+    for at, result in zip(line.x, line.results, strict=True):
+        quantiles = [yardsticks.uncached_quantile(result, q) for q in (0.5, 0.99)]
+        row = [f"{at:,g}" if line.over == "load" else count(at)]
+        row += [share(yardsticks.hit_ratio(result)), *map(count, quantiles)]
+        for xi in xis:
+            row += [share(yardsticks.share_above(result, xi)), count(yardsticks.tel(result, xi))]
+        rows.append(row)
+    return header, rows
+
+
+def knee(line: Curve) -> str:
+    """Where the hit ratio's curve bends, if it does."""
+    found = line.knee
+    if found is None:
+        return "no knee: the curve is too straight, or has too few points"
+    at = f"{found.x:,.0f} blocks" if line.over == "capacity" else f"load {found.x:g}"
+    return f"knee at {at}: the hit ratio, {share(found.y)}, {found.shape.value}"
 
 
 def gap_closed(result: Result, group: Sequence[Result], xi: int) -> float | None:
