@@ -89,6 +89,13 @@ def test_a_prompt_that_changes_is_not_shared_from_there_on(tmp_path: Path) -> No
     assert [chain(trace, number) for number in range(3)] == [[0, 1, 2], [0, 3, 4], [0, 1, 5]]
 
 
+def test_prompts_of_absurd_lengths_end_with_the_requests(tmp_path: Path) -> None:
+    odd = {"tool_tokens": 2**53, "system_tokens": -7}
+    one = session(request(0, 12, [1, 2, 3]), **odd)
+    trace = read(tmp_path, one, one, share_prompts=True)
+    assert chain(trace, 0) == chain(trace, 1)
+
+
 def test_sessions_begin_as_a_poisson_process(tmp_path: Path) -> None:
     sessions = [session(request(0, 4, [1]), request(5, 8, [1, 2])) for _ in range(3)]
     often = read(tmp_path, *sessions, conversations_per_second=1.0)

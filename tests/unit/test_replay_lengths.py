@@ -73,6 +73,7 @@ def test_dirt(tmp_path: Path) -> None:
     [
         ("0,x,1", "line 2: contexttokens: 'x' is not a whole number of tokens; correct the line"),
         ("0,1,1.5", "line 2: generatedtokens: '1.5' is not a whole number"),
+        (f"0,{10**400},1", "contexttokens: '1000*...' is not a whole number|contexttokens: '1"),
         ("0,1", "line 2: 2 columns are too few"),
         ("yesterday,1,1", "timestamp: 'yesterday' is neither a date and time nor a number"),
         ("nan,1,1", "timestamp: 'nan' is neither"),

@@ -176,6 +176,10 @@ def test_a_shared_first_block_makes_no_turn(tmp_path: Path) -> None:
             '{"timestamp": 1, "input_length": 4, "hash_ids": [-5]}',
             "line 2: block id: -5 is not an unsigned number of 64 bits; number the blocks from 0",
         ),
+        (
+            '{"timestamp": 1, "input_length": 1' + "0" * 30 + ', "hash_ids": []}',
+            r"line 2: input_length: 10*\.* \(",
+        ),
         ("[1]", "line 2: expected `object`, got `array`; correct it"),
     ],
 )

@@ -109,12 +109,11 @@ class Records:
         if known_tokens is not None:
             covered = min(covered, max(0, known_tokens))
         blocks = -(-covered // self.block_tokens)
+        all_told = known_tokens is not None or not ids_of_output
         if len(ids) > blocks:
             self.repairs["surplus ids"] += 1
             ids = ids[:blocks]
-        elif (known_tokens is not None or not ids_of_output) and len(
-            ids
-        ) < covered // self.block_tokens:
+        elif all_told and len(ids) < covered // self.block_tokens:
             self.repairs["missing ids"] += 1
         self.arrival.append(arrival)
         self.prompt_tokens.append(prompt_tokens)
@@ -159,37 +158,21 @@ def assemble(
     """
     if not records.arrival:
         raise refuse(records.path, "holds no requests", "give a trace with at least one")
-    repairs = records.repairs
-    arrival = np.array(records.arrival)
-    if chronological:
-        repairs["unsorted"] += int(np.sum(arrival < np.maximum.accumulate(arrival)))
-    order = np.argsort(arrival, kind="stable")  # equal times stay in the order of the source
-    if not records.identified:
-        order = order[~_repeated(records, order)]
-        repairs["duplicate"] += len(arrival) - len(order)
+    order = _order(records, chronological)
+    arrival = np.array(records.arrival)[order]
     known = np.array(records.known_tokens, np.int64)[order]
-    counts = -(-known // records.block_tokens)
-    starts = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    ids = np.concatenate([records.ids[source] for source in order])
-    contents, distinct = numbers(chained(starts, ids, known % records.block_tokens))
-    if records.ids_chained:
-        repairs["contradicting ids"] += distinct - numbers(ids)[1]
+    starts, contents, distinct = _blocks(records, order, known)
     parent, depth = _links(starts, contents, distinct)
     if infer_turns:
         previous = turns(starts, contents, known // records.block_tokens, distinct)
+        ended = np.full(len(order), np.nan) if finished is None else np.array(finished)[order]
+        think = arrival - ended[previous]
+        think = np.where(think < 0, np.nan, think)  # it did not wait for that answer
     else:
-        previous = _renumbered(np.array(records.previous, np.int32), order)
-        repairs["unknown turn"] += int(
-            np.sum((previous == NONE) & (np.array(records.previous)[order] != NONE))
-        )
+        previous = _told_turns(records, order)
+        think = np.array(records.think)[order]
     final = np.ones(len(order), np.bool_)
     final[previous[previous != NONE]] = False
-    arrival = arrival[order]
-    think = np.array(records.think)[order]
-    if infer_turns and finished is not None:
-        think = arrival - np.array(finished)[order][previous]
-        think = np.where(think < 0, np.nan, think)  # it did not wait for that answer
     return Trace(
         name=name,
         block_tokens=records.block_tokens,
@@ -206,8 +189,21 @@ def assemble(
         tenant=np.array(records.tenant, np.int32)[order],
         tenants=tuple(records.tenants),
         final=final,
-        repairs={rule: count for rule, count in repairs.items() if count},
+        repairs={rule: count for rule, count in records.repairs.items() if count},
     )
+
+
+def _order(records: Records, chronological: bool) -> Int64:
+    """The records' indices in order of arrival, without those that are there twice."""
+    arrival = np.array(records.arrival)
+    if chronological:
+        records.repairs["unsorted"] += int(np.sum(arrival < np.maximum.accumulate(arrival)))
+    order = np.argsort(arrival, kind="stable")  # equal times stay in the order of the source
+    if records.identified:
+        return order
+    order = order[~_repeated(records, order)]
+    records.repairs["duplicate"] += len(arrival) - len(order)
+    return order
 
 
 def _repeated(records: Records, order: Int64) -> NDArray[np.bool_]:
@@ -230,6 +226,17 @@ def _repeated(records: Records, order: Int64) -> NDArray[np.bool_]:
     return repeated
 
 
+def _blocks(records: Records, order: Int64, known: Int64) -> tuple[Int64, Int32, int]:
+    """Where each request's contents begin, the contents, and how many different ones there are."""
+    starts = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(-(-known // records.block_tokens), out=starts[1:])
+    ids = np.concatenate([records.ids[source] for source in order])
+    contents, distinct = numbers(chained(starts, ids, known % records.block_tokens))
+    if records.ids_chained:
+        records.repairs["contradicting ids"] += distinct - numbers(ids)[1]
+    return starts, contents, distinct
+
+
 def _links(starts: Int64, contents: Int32, distinct: int) -> tuple[Int32, Int32]:
     """Each content's parent and depth. It has the same ones wherever it appears."""
     counts = np.diff(starts)
@@ -242,12 +249,15 @@ def _links(starts: Int64, contents: Int32, distinct: int) -> tuple[Int32, Int32]
     return parent, depth
 
 
-def _renumbered(previous: Int32, order: Int64) -> Int32:
-    """Indices of records as places in the order; NONE where that is not an earlier place."""
-    place = np.full(len(previous) + 1, NONE, np.int32)  # [NONE] is NONE
+def _told_turns(records: Records, order: Int64) -> Int32:
+    """Per place in the order that of the turn before; NONE where that is not an earlier one."""
+    told = np.array(records.previous, np.int32)
+    place = np.full(len(told) + 1, NONE, np.int32)  # [NONE] is NONE
     place[order] = np.arange(len(order), dtype=np.int32)
-    moved = place[previous[order]]
-    return np.where(moved < np.arange(len(order)), moved, NONE).astype(np.int32)
+    told = told[order]
+    previous = np.where(place[told] < np.arange(len(order)), place[told], NONE).astype(np.int32)
+    records.repairs["unknown turn"] += int(np.sum((previous == NONE) & (told != NONE)))
+    return previous
 
 
 def turns(starts: Int64, contents: Int32, whole: Int64, distinct: int) -> Int32:

@@ -25,7 +25,7 @@ import numpy as np
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.assemble import Records, assemble
 from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import invalid, refuse, whole
+from evictune_policies.replay.files import Integer, invalid, refuse, whole
 from evictune_policies.replay.intern import UInt64
 from evictune_policies.replay.trace import Trace
 
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, rename={"author": "from"}):
 
     author: str
     value: str = ""
-    tokens: int | None = None
+    tokens: Integer | None = None
 
     @property
     def length(self) -> int:

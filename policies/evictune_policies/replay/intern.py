@@ -2,8 +2,8 @@
 
 Hashes have 64 bits and are compared in full. `numbers` first groups them by their upper bits, so
 that the table of one group fits into the processor's cache: a radix hash join's partitioning
-(Manegold, Boncz, Kersten: Optimizing Main-Memory Join on Modern Hardware, TKDE 2002). It takes 12
-bytes of scratch memory for each hash, and never more than 32 bytes for each in the largest group.
+(Manegold, Boncz, Kersten: Optimizing Main-Memory Join on Modern Hardware, TKDE 2002). It takes 20
+bytes of scratch memory for each hash, and at most 48 for each of one group's.
 
 The loops are plain functions over NumPy arrays, like those of `algorithms`: for long inputs they
 are compiled, short ones they go through as they stand, since compiling takes seconds.

@@ -29,7 +29,7 @@ import numpy as np
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.assemble import Records, assemble, sixty_four_bits
 from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import invalid, refuse, whole
+from evictune_policies.replay.files import Integer, invalid, refuse, whole
 from evictune_policies.replay.intern import UInt64, mixed
 from evictune_policies.replay.trace import Trace
 
@@ -41,13 +41,13 @@ class Request(msgspec.Struct, rename={"prompt_tokens": "in", "output_tokens": "o
 
     t: float
     type: str = ""
-    prompt_tokens: int = 0
-    output_tokens: int | None = None
+    prompt_tokens: Integer = 0
+    output_tokens: Integer | None = None
     hash_ids: list[int] = msgspec.field(default_factory=list)
     api_time: float | None = None
     think_time: float | None = None
-    tool_tokens: int = 0
-    system_tokens: int = 0
+    tool_tokens: Integer = 0
+    system_tokens: Integer = 0
     requests: list[Request] | None = None
 
 
@@ -55,11 +55,11 @@ class Session(msgspec.Struct):
     """One file."""
 
     requests: list[Request]
-    block_size: int
+    block_size: Integer
     id: str = ""
     hash_id_scope: str = "local"
-    tool_tokens: int = 0
-    system_tokens: int = 0
+    tool_tokens: Integer = 0
+    system_tokens: Integer = 0
 
 
 @dataclass(frozen=True)
@@ -150,17 +150,20 @@ class _Ids:
     def __init__(self, records: Records, agent: _Agent, salt: int, share: bool) -> None:
         self._file, block_tokens = records.path, records.block_tokens
         self._salt = mixed(np.array([salt], np.uint64))  # 0 stays 0
-        tools, prompt = agent.tool_tokens, agent.tool_tokens + agent.system_tokens
-        ends = np.arange(1, prompt // block_tokens + 1) * block_tokens if share else np.empty(0)
         self._prompt: UInt64 | None = None
-        # Only tools are told by their length alone; what follows them, by both lengths.
-        told = np.where(ends <= tools, tools << 32, (tools << 32) + (agent.system_tokens << 1) + 1)
-        self._shared = mixed(told.astype(np.uint64)) ^ np.arange(1, len(ends) + 1, dtype=np.uint64)
+        tools, system = max(0, agent.tool_tokens), max(0, agent.system_tokens)
+        longest = max((len(request.hash_ids) for request in agent.requests), default=0)
+        blocks = min((tools + system) // block_tokens, longest) if share else 0
+        index = np.arange(1, blocks + 1, dtype=np.uint64)
+        # Tools are told by their length alone; what follows them, by both lengths.
+        names = mixed(np.array([tools, (1 << 63) + system], np.uint64))
+        of_tools = index * np.uint64(block_tokens) <= tools
+        self._shared = np.where(of_tools, names[0], names[0] ^ names[1]) ^ index
 
     def of(self, request: Request) -> UInt64:
         """The request's ids. Raises TraceError for one beyond 64 bits."""
         own = sixty_four_bits(self._file, request.hash_ids)
-        if self._prompt is None:
+        if self._prompt is None:  # that of the first request; a later one may have changed
             self._prompt = own[: len(self._shared)].copy()
         begin = min(len(own), len(self._prompt))
         equal = np.logical_and.accumulate(own[:begin] == self._prompt[:begin])

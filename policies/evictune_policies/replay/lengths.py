@@ -9,7 +9,6 @@ so their blocks are unknown and nothing can be hit: `LENGTHS_ONLY`.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from evictune_policies.replay.assemble import Records, assemble
 from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import lines, refuse
+from evictune_policies.replay.files import MAX_INTEGER, lines, refuse
 from evictune_policies.replay.trace import Trace
 
 LENGTHS_ONLY = (
@@ -39,7 +38,7 @@ def read(path: Path, assumptions: Assumptions = DEFAULTS) -> Trace:
     records = Records(path, assumptions.block_tokens, repairs=repairs)
     place: dict[str, int] | None = None
     for number, line, complete in lines(path, repairs):
-        fields = next(csv.reader([line.decode("utf-8", "replace").strip()]))
+        fields = [field.strip() for field in line.decode("utf-8", "replace").split(",")]
         if place is None:
             place = _places(path, fields)
             continue
@@ -85,6 +84,8 @@ def _row(
         text = fields[places[column]]
         try:
             tokens.append(int(text))
+            if abs(tokens[-1]) > MAX_INTEGER:
+                raise ValueError
         except ValueError:
             raise refuse(
                 path,

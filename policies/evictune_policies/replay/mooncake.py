@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from evictune_policies.replay.assemble import Records, assemble
-from evictune_policies.replay.files import records
+from evictune_policies.replay.files import Integer, records
 from evictune_policies.replay.trace import Trace
 
 BLOCK_TOKENS = 512
@@ -25,9 +25,9 @@ class Request(msgspec.Struct):
     """One line. Other fields are passed over."""
 
     timestamp: float
-    input_length: int
+    input_length: Integer
     hash_ids: list[int]
-    output_length: int | None = None
+    output_length: Integer | None = None
 
 
 def read(path: Path, block_tokens: int = BLOCK_TOKENS) -> Trace:

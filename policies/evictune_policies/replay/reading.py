@@ -61,7 +61,7 @@ def detected(path: Path) -> str:
     first = next((line for _, line, _ in lines(path, Counter())), b"")
     try:
         record = msgspec.json.decode(first)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         record = None
     if isinstance(record, dict):
         if record.get("schema") == native.SCHEMA:

@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import msgspec
 
-from evictune_policies.replay.files import invalid, lines, records, refuse
+from evictune_policies.replay.files import Integer, invalid, lines, records, refuse
 
 SCHEMA = "evictune.io/trace/v1"
 
@@ -32,9 +32,9 @@ class Header(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     schema: str = ""
     name: str = ""
-    block_tokens: int
-    pool_blocks: int = 0
-    hash_bytes: int = 8
+    block_tokens: Integer
+    pool_blocks: Integer = 0
+    hash_bytes: Integer = 8
     began: str = ""
     engine: str = ""
     turns: bool = False
@@ -49,49 +49,49 @@ class Admit(Event, tag="admit"):
     earlier request, `chain_of` (-1: none), then `hashes`. previous: the turn before (-1: none, or
     not known). think: microseconds from the end of that to this arrival."""
 
-    time: int
-    request: int
-    prompt_tokens: int
+    time: Integer
+    request: Integer
+    prompt_tokens: Integer
     hashes: bytes = b""
-    chain_of: int = -1
-    same_blocks: int = 0
+    chain_of: Integer = -1
+    same_blocks: Integer = 0
     tenant: str = "all"
-    previous: int = -1
-    think: int | None = None
+    previous: Integer = -1
+    think: Integer | None = None
 
 
 class Allocate(Event, tag="allocate"):
     """Blocks were given to a request. cached_tokens: what the look-up found, 0 if there was none.
     free_blocks: how many the pool has left."""
 
-    time: int
-    request: int
-    cached_tokens: int
-    new_blocks: int
-    free_blocks: int
+    time: Integer
+    request: Integer
+    cached_tokens: Integer
+    new_blocks: Integer
+    free_blocks: Integer
 
 
 class Chunk(Event, tag="chunk"):
     """Tokens first_token .. first_token + tokens - 1 of a request were scheduled."""
 
-    time: int
-    request: int
-    first_token: int
-    tokens: int
+    time: Integer
+    request: Integer
+    first_token: Integer
+    tokens: Integer
 
 
 class Preempt(Event, tag="preempt"):
     """A request lost its blocks and waits again."""
 
-    time: int
-    request: int
+    time: Integer
+    request: Integer
 
 
 class Abort(Event, tag="abort"):
     """A request ended before its answer was complete. If it had blocks, `Free` follows."""
 
-    time: int
-    request: int
+    time: Integer
+    request: Integer
 
 
 class Free(Event, tag="free"):
@@ -99,34 +99,34 @@ class Free(Event, tag="free"):
     the output included. known_tokens: tokens that the whole chain covers; its last block may be
     partial. time: None where it is not known."""
 
-    time: int | None
-    request: int
-    output_tokens: int
-    known_tokens: int
+    time: Integer | None
+    request: Integer
+    output_tokens: Integer
+    known_tokens: Integer
     hashes: bytes = b""
 
 
 class Reset(Event, tag="reset"):
     """The prefix cache was emptied."""
 
-    time: int
+    time: Integer
 
 
 class KnobChange(Event, tag="knobs"):
     """A policy came into force."""
 
-    time: int
-    revision: int
+    time: Integer
+    revision: Integer
     policy: str
-    xi_tokens: int | None = None
-    q_hat_tokens: int | None = None
+    xi_tokens: Integer | None = None
+    q_hat_tokens: Integer | None = None
 
 
 class Drop(Event, tag="drop"):
     """So many events before this one are missing: the writer could not keep up."""
 
-    time: int
-    events: int
+    time: Integer
+    events: Integer
 
 
 AnyEvent = Admit | Allocate | Chunk | Preempt | Abort | Free | Reset | KnobChange | Drop
