@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Setting
+from evictune_policies.algorithms.operations import expired
+from evictune_policies.algorithms.pool import NONE, clear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.plain_replay import Outcome, PlainRequest, drive, replay_plain, setting_of
+from tests.support.plain_replay import (
+    Outcome,
+    PlainCache,
+    PlainRequest,
+    drive,
+    replay_plain,
+    setting_of,
+)
 from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, workloads
 from tests.support.reference_cache import (
     Content,
@@ -25,7 +35,7 @@ LISTS = ("lru", "prefix-lru", "radix-lru", "t-lru", "et-lru", "ttl-5m", "ttl-1h"
 CAPACITIES = st.integers(LONGEST, LONGEST + 6)
 XI = st.sampled_from([0, 1, 4, 9, 13, 20, 38, 60, 200])
 Q_HAT = st.sampled_from([0, 3, 8])
-EXAMPLES = settings(max_examples=100, deadline=None)
+EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def contents(requests: list[PlainRequest]) -> list[Content]:
@@ -47,7 +57,7 @@ def same(outcome: Outcome, reference: ReferenceCache, requests: list[PlainReques
     )
 
 
-@EXAMPLES
+@settings(max_examples=150, deadline=None)
 @given(workloads(), CAPACITIES, st.booleans(), XI, Q_HAT)
 def test_t_lru_is_its_definition(
     requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
@@ -140,7 +150,7 @@ def test_t_lru_is_lru_at_both_ends(
 
 
 @pytest.mark.parametrize("name", LISTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(workloads(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
 def test_block_numbers_mean_nothing(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool, random: object
@@ -154,8 +164,25 @@ def test_block_numbers_mean_nothing(
     )
 
 
+@pytest.mark.parametrize("name", [name for name in LISTS if name != "lru"])
+@settings(max_examples=20, deadline=None)
+@given(workloads(), CAPACITIES, st.booleans())
+def test_nothing_is_stranded(
+    name: str, requests: list[PlainRequest], capacity: int, overlap: bool
+) -> None:
+    """What is cached when all have ended can be hit: all that comes before it is cached, too."""
+    setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=12, q_hat_tokens=3)
+    cache = PlainCache(requests, POLICIES[name], setting)
+    drive(cache, requests, overlap=overlap)
+    while (block := expired(cache.state, cache.pool, 0.0)) != NONE:
+        clear(cache.pool, block)
+    for content in np.flatnonzero(cache.pool.resident != NONE):
+        parent = cache.pool.parent[content]
+        assert parent == NONE or cache.pool.resident[parent] != NONE
+
+
 @pytest.mark.parametrize("name", LISTS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(workloads(), CAPACITIES, st.booleans())
 def test_no_look_ahead(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool

@@ -78,6 +78,7 @@ def hit(state: RadixLRU, pool: Pool, block: int, visit: Visit) -> None:
     """A block that is held again is no candidate."""
     if pool.references[block] == 0:
         unlink(state.lists, block)
+        state.dropped[block] = False
     if pool.depth[pool.content[block]] + 1 == state.prompt_blocks[visit.request]:
         state.ends[block] = True
 
