@@ -32,6 +32,8 @@ def main(given: Sequence[str] | None = None) -> int:
         return arguments.complain(f"{where}{error.strerror or error}")
     except MemoryError:
         return arguments.complain("not enough memory: use a smaller --capacity or a shorter trace")
+    except ModuleNotFoundError as error:
+        return arguments.complain(f"{error}: pip install 'evictune-policies[replay]'")
     except ValueError as error:
         return arguments.complain(error)
     except KeyboardInterrupt:
