@@ -70,7 +70,7 @@ def _headline(advice: Advice, stock: Outcome, best: Outcome | None) -> str:
     after = f"{_late(best.other)} are late on the half it was not fitted on"
     said = {
         Verdict.REACHED: f"The target can be reached: set {best.knobs}. {after}",
-        Verdict.REACHED_ONCE: f"The target is almost reached by {best.knobs}: {after}",
+        Verdict.REACHED_ONCE: f"Reached where it was fitted, not elsewhere: {best.knobs}. {after}",
         Verdict.BETTER: f"Better, but not enough: {best.knobs}. {after}",
         Verdict.NO_GAIN: "Stay with the engine's own order: what was fitted on the first half does "
         f"not do better on the other. With {best.knobs}, {after}",
@@ -150,7 +150,14 @@ def _oracle(advice: Advice, stock: Outcome, best: Outcome) -> list[str]:
 
 def _naive(advice: Advice, stock: Outcome, best: Outcome) -> list[str]:
     naive = advice.outcome("naive")
-    if naive is None or naive.whole.late <= best.whole.late:
+    if naive is None:
+        return []
+    if naive.other.rank < best.other.rank:
+        return [
+            f"The target's own xi, {naive.knobs}, did better on the half that was not fitted on "
+            f"({_change(best, naive, 'other')}): the trace's halves differ."
+        ]
+    if naive.whole.late <= best.whole.late:
         return []
     line = f"Not the target's own xi: with {naive.knobs}, {_late(naive.whole)} are late"
     if naive.other.late > stock.other.late and (

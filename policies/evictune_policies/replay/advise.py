@@ -112,11 +112,7 @@ def advise(
     Raises ValueError for a trace of less than two requests, which has no halves, and for a
     candidate that knows the future.
     """
-    if trace.requests < 2:
-        raise ValueError(f"{trace.name}: advice needs at least 2 requests, this is 1")
-    for name in candidates:
-        if POLICIES[name].offline:
-            raise ValueError(f"policy {name} knows the future: only online policies can be set")
+    _check(trace, candidates)
     middle = trace.requests // 2
 
     def outcome(role: str, knobs: Knobs) -> Outcome:
@@ -130,13 +126,11 @@ def advise(
     outcomes = [floor, oracle, stock]
     trials: list[Trial] = []
     if not stock.whole.met:
-        for policy in dict.fromkeys((STOCK, *candidates)):
-            for each in _q_hats(policy, turns):
-                trials += search(policy, first, goal, each, replay)
+        trials = _trials(candidates, first, turns, goal, replay)
         if "t-lru" in candidates:
             typical = int(quantile(turns, 0.5))
             outcomes.append(outcome("naive", Knobs("t-lru", goal.xi_tokens, typical)))
-        outcomes.append(outcome("best", min(trials, key=lambda t: t.fitted.rank).knobs))
+        outcomes.append(outcome("best", min(trials, key=_preference).knobs))
     return Advice(
         goal,
         capacity_blocks,
@@ -146,6 +140,25 @@ def advise(
         outcomes,
         trials,
     )
+
+
+def _check(trace: Trace, candidates: Sequence[str]) -> None:
+    if trace.requests < 2:
+        raise ValueError(f"{trace.name}: advice needs at least 2 requests, this is 1")
+    for name in candidates:
+        if POLICIES[name].offline:
+            raise ValueError(f"policy {name} knows the future: only online policies can be set")
+
+
+def _trials(
+    candidates: Sequence[str], first: Trace, turns: Int64, goal: Goal, replay: Replay
+) -> list[Trial]:
+    return [
+        trial
+        for policy in dict.fromkeys((STOCK, *candidates))
+        for q_hat in _q_hats(policy, turns)
+        for trial in search(policy, first, goal, q_hat, replay)
+    ]
 
 
 def growth(trace: Trace) -> Int64:
@@ -208,6 +221,12 @@ def _q_hats(policy: str, turns: Int64) -> list[int]:
     return sorted({int(quantile(turns, 0.5)), mean, upper})
 
 
+def _preference(trial: Trial) -> tuple[tuple[int, int, int], bool, int]:
+    """Less is better. Of equals the stock order; then what protects least, and so leaves room."""
+    knobs = trial.knobs
+    return trial.fitted.rank, knobs.policy != STOCK, -(knobs.xi_tokens or 0)
+
+
 def _grid(unit: int, block_tokens: int) -> Iterator[int]:
     """Differences to begin with, whole blocks: less makes no difference."""
     blocks = {max(1, round(factor * unit / block_tokens)) for factor in GRID}
@@ -217,7 +236,7 @@ def _grid(unit: int, block_tokens: int) -> Iterator[int]:
 def _between(tried: dict[int, Trial], block_tokens: int) -> list[int]:
     """Half way from the best to its neighbours on either side, where that is something new."""
     order = sorted(tried)
-    best = order.index(min(tried, key=lambda apart: tried[apart].fitted.rank))
+    best = order.index(min(tried, key=lambda apart: _preference(tried[apart])))
     middles = []
     for neighbour in (best - 1, best + 1):
         if 0 <= neighbour < len(order):

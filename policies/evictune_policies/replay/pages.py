@@ -24,6 +24,7 @@ TAIL_NOTE = (
     "Both axes are logarithmic: a point says which share of the requests has more uncached prompt "
     "tokens than that."
 )
+CURVE_NOTE = "A line ends where nothing is lost any more: more capacity changes nothing."
 LEGEND = (
     "Uncached: quantiles of the requests' prompt tokens that had to be computed. Above: the share "
     "of requests with more. TEL: what lies above, summed over the requests; of gap: the part saved "
@@ -37,7 +38,7 @@ def comparison(trace: Trace, results: Sequence[Result], xis: Sequence[int]) -> P
     groups = text.by_capacity(results)
     panels = [_tail(group, xis) for group in groups]
     sections = [Section("Who has to compute how much", tails_svg(panels), notes=[TAIL_NOTE])]
-    if len(groups) > 1:
+    if len(groups) > 2:
         sections.append(Section("Over capacity", curves_svg(over_capacity(results, xis))))
     sections += [
         Section(
@@ -48,7 +49,8 @@ def comparison(trace: Trace, results: Sequence[Result], xis: Sequence[int]) -> P
         )
         for group in groups
     ]
-    return Page(f"Eviction policies on {trace.name}", text.heading(trace).split("\n"), sections)
+    facts = [*text.heading(trace).split("\n"), text.fidelity(results[0])]
+    return Page(f"Eviction policies on {trace.name}", facts, sections)
 
 
 def _tail(group: Sequence[Result], xis: Sequence[int]) -> Panel:
@@ -116,11 +118,15 @@ def curve(trace: Trace, drawn: Sequence[tuple[Knobs, Curve]], xis: Sequence[int]
     x = [at for _, line in drawn for at in line.x]
     label = "capacity, blocks" if over == "capacity" else "load, times that of the trace"
     scale = "log" if over == "capacity" else "linear"
-    sections = [Section(f"Over {over}", curves_svg(curves(results, x, label, scale, xis)))]
+    notes = [CURVE_NOTE] if over == "capacity" else []
+    figure = curves_svg(curves(results, x, label, scale, xis))
+    sections = [Section(f"Over {over}", figure, notes=notes)]
     for knobs, line in drawn:
         header, rows = text.points(line, xis)
-        sections.append(Section(str(knobs), header=header, rows=rows, notes=[text.knee(line)]))
-    facts = [*text.heading(trace).split("\n"), f"Fidelity: {text.fidelity(results[0])}"]
+        sections.append(
+            Section(str(knobs), header=header, left=0, rows=rows, notes=[text.knee(line)])
+        )
+    facts = [*text.heading(trace).split("\n"), text.fidelity(results[0])]
     return Page(f"Eviction policies on {trace.name}, over {over}", facts, sections)
 
 
@@ -129,12 +135,14 @@ def advice(trace: Trace, advised: Advice) -> Page:
     facts = [
         *text.heading(trace).split("\n"),
         text.capacity(advised.outcomes[0].result),
+        text.fidelity(advised.outcomes[0].result),
         advice_text.target(advised.goal),
     ]
     sections = [
         Section(
             "Outcome",
             header=advice_text.HEADER,
+            left=2,
             rows=advice_text.rows(advised),
             notes=advice_text.notes(advised),
         )

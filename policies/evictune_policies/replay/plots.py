@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 from numpy.typing import NDArray
 
 INK, TARGET = "#3c4043", "#8a1c3b"
@@ -94,7 +94,7 @@ def _figure(panels: Sequence[Panel], columns: int, draw: Any) -> str:
             handles.values(),
             handles.keys(),
             loc="outside upper left",
-            ncols=min(5, len(handles)),
+            ncols=min(3 if max(map(len, handles)) > 24 else 5, len(handles)),
             frameon=False,
         )
         return _svg(figure)
@@ -143,6 +143,7 @@ def _tail(axes: Axes, panel: Panel, styles: dict[str, tuple[str, Any]]) -> None:
             label=series.label,
         )  # fmt: skip
     axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylim(top=1)
 
 
@@ -159,6 +160,9 @@ def _dress(axes: Axes, panel: Panel) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.set_xscale(panel.scale)
+    if panel.scale == "log":
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     if panel.ticks:
         axes.set_xticks(list(panel.ticks))
         axes.minorticks_off()

@@ -11,11 +11,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a figure (an <svg> element), a table and notes, each of which may be empty."""
+    """A heading, a figure (an <svg> element), a table and notes, each of which may be empty.
+
+    left: how many of the table's columns are aligned to the left.
+    """
 
     title: str
     figure: str = ""
     header: Sequence[str] = ()
+    left: int = 1
     rows: Sequence[Sequence[str]] = ()
     notes: Sequence[str] = ()
 

@@ -16,8 +16,8 @@ from evictune_policies.replay.trace import Trace
 STOCK, TAIL_BOUND = "prefix-lru", "tail-belady"
 
 FIDELITY = {
-    "order": "one request at a time: what overlapping requests do to each other is left out",
-    "timed": "requests overlap; times by the prefill cost",
+    "order": "one request at a time; what overlapping requests do to each other is left out",
+    "timed": "requests overlap, wait for each other and preempt each other",
 }
 
 
@@ -34,9 +34,10 @@ def heading(trace: Trace) -> str:
 
 def comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
     """A table for each capacity."""
-    return "\n\n".join(
+    tables = "\n\n".join(
         f"{capacity(group[0])}\n\n{_comparison(group, xis)}" for group in by_capacity(results)
     )
+    return f"{tables}\n\n{fidelity(results[0])}"
 
 
 def by_capacity(results: Sequence[Result]) -> list[list[Result]]:
@@ -46,9 +47,9 @@ def by_capacity(results: Sequence[Result]) -> list[list[Result]]:
 
 
 def capacity(result: Result) -> str:
-    """In blocks and tokens, with the fidelity's label."""
+    """In blocks and tokens."""
     tokens = result.capacity_blocks * result.block_tokens
-    return f"{result.capacity_blocks:,} blocks, {tokens:,} tokens ({fidelity(result)})"
+    return f"{result.capacity_blocks:,} blocks, {tokens:,} tokens"
 
 
 def fidelity(result: Result) -> str:
@@ -95,11 +96,10 @@ def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[st
 
 def curve(drawn: Sequence[tuple[Knobs, Curve]], xis: Sequence[int]) -> str:
     """A table for each policy, and its knee."""
-    return "\n\n".join(
-        f"{knobs} ({fidelity(line.results[0])})\n\n"
-        f"{table(*points(line, xis), left=0)}\n{knee(line)}"
-        for knobs, line in drawn
+    tables = "\n\n".join(
+        f"{knobs}\n\n{table(*points(line, xis), left=0)}\n{knee(line)}" for knobs, line in drawn
     )
+    return f"{tables}\n\n{fidelity(drawn[0][1].results[0])}"
 
 
 def points(line: Curve, xis: Sequence[int]) -> tuple[list[str], list[list[str]]]:
