@@ -260,12 +260,14 @@ class ExpectedTailCache(ReferenceCache):
         self.q_hat = q_hat
         self.ended: dict[Content, float] = {}
         self.seen: set[int] = set()
+        self.observed: dict[int, int] = {}
         self.silences: dict[int, float] = {}
         self.now = 0.0
 
     def start(self, request: int, now: float) -> bool:
         """Admit a request."""
         self.now = now
+        self.observed[request] = 0
         return super().start(request, now)
 
     def finish(self, request: int, now: float) -> bool:
@@ -283,10 +285,13 @@ class ExpectedTailCache(ReferenceCache):
         self._observe(request)
 
     def _observe(self, request: int) -> None:
-        """What the newest request tells, as far as its blocks are found or filled."""
-        if self.held[request] and request >= max(self.seen, default=0):
+        """What the newest request tells by the blocks that it has found or filled just now."""
+        known = self.observed[request]
+        blocks = [block.content for block in self.held[request][known:]]
+        self.observed[request] += len(blocks)
+        if blocks and request >= max(self.seen, default=0):
             self.seen.add(request)
-            turns = [b.content for b in self.held[request] if b.content in self.ended]
+            turns = [content for content in blocks if content in self.ended]
             if turns:
                 self.silences[request] = self.now - self.ended[max(turns, key=len)]
 

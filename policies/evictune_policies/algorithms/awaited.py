@@ -17,7 +17,7 @@ SLOTS = 62
 
 
 class Awaited(NamedTuple):
-    """Who waits for what.
+    """Who waits for what. While nobody waits, which is nearly always, only `waiting` is looked at.
 
     waiting: [how many slots are taken].
     requests: per slot: the preempted request; NONE: the slot is free.
@@ -58,8 +58,21 @@ def expect(awaited: Awaited, block: int, request: int) -> None:
     awaited.slots[block] |= 1 << slot
 
 
+def forget(awaited: Awaited, block: int) -> None:
+    """The block is filled anew: nobody comes back for it."""
+    if awaited.waiting[0] > 0:
+        awaited.slots[block] = 0
+
+
+def is_awaited(awaited: Awaited, block: int) -> bool:
+    """Whether a preempted request will come back for the block."""
+    return bool(awaited.waiting[0] > 0 and awaited.slots[block] != 0)
+
+
 def settle(awaited: Awaited, request: int, known: Int32, value: int) -> None:
     """A request has ended: of the blocks that it was awaited for, raise `known` to `value`."""
+    if awaited.waiting[0] == 0:
+        return
     slot = slot_of(awaited, request)
     if slot == NONE:
         return

@@ -40,7 +40,7 @@ class ForetoldTLRU(NamedTuple):
 
     ends: per block: the latest last turn of a conversation that held it since it was filled.
     keep: per block: the most tokens that one of those needs at its next turn.
-    last: per request: the last turn of its conversation.
+    last: per request: the last turn of its conversation after it; NONE: it is the last.
     needs: per request: the tokens of a prompt that continues it, less xi.
     """
 

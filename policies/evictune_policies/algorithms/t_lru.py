@@ -26,7 +26,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evictune_policies.algorithms.awaited import Awaited, expect, new_awaited, settle
+from evictune_policies.algorithms.awaited import (
+    Awaited,
+    expect,
+    forget,
+    is_awaited,
+    new_awaited,
+    settle,
+)
 from evictune_policies.algorithms.lists import Lists, append, first, new_lists, unlink
 from evictune_policies.algorithms.operations import IMPLEMENTATIONS, Operations, Visit, never
 from evictune_policies.algorithms.pool import NONE, Int32, Pool
@@ -71,7 +78,7 @@ def new_t_lru(
 def start(state: TLRU, pool: Pool, block: int, visit: Visit) -> None:
     """Whoever held the block before it was filled anew does not count."""
     state.longest[block] = 0
-    state.awaited.slots[block] = 0
+    forget(state.awaited, block)
 
 
 def hit(state: TLRU, pool: Pool, block: int, visit: Visit) -> None:
@@ -82,12 +89,10 @@ def hit(state: TLRU, pool: Pool, block: int, visit: Visit) -> None:
 
 def leave(state: TLRU, pool: Pool, block: int, visit: Visit) -> None:
     """Learn the length of a request that ended; wait for one that was preempted."""
-    awaited = state.awaited
     if not visit.finished:
-        expect(awaited, block, visit.request)
+        expect(state.awaited, block, visit.request)
         return
-    if awaited.waiting[0] > 0:
-        settle(awaited, visit.request, state.longest, visit.tokens)
+    settle(state.awaited, visit.request, state.longest, visit.tokens)
     if state.longest[block] < visit.tokens:
         state.longest[block] = visit.tokens
 
@@ -102,7 +107,7 @@ def free(state: TLRU, pool: Pool, block: int, visit: Visit) -> None:
 def is_safe(state: TLRU, pool: Pool, block: int) -> bool:
     """Whether losing the block costs no tail excess latency."""
     longest = state.longest[block]
-    if longest == 0 or state.awaited.slots[block] != 0:
+    if longest == 0 or is_awaited(state.awaited, block):
         return bool(state.protects_nothing)
     begins = pool.depth[pool.content[block]] * state.block_tokens
     return bool(begins >= longest + state.slack)

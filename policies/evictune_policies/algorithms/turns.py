@@ -38,7 +38,7 @@ def turns_before(chains: Chains) -> Int64:
 
 
 def last_turns(chains: Chains, before: Int64) -> Int64:
-    """Per request the last one of its conversation, itself if it is `final`.
+    """Per request the last turn of its conversation that comes after it; NONE: it is `final`.
 
     A request that is not final, although none continues it, has its next turn after the trace: the
     number of requests stands for that one. Where a conversation forks, its last turn is the latest.
@@ -47,11 +47,11 @@ def last_turns(chains: Chains, before: Int64) -> Int64:
     last = np.full(requests, NONE, np.int64)
     for request in range(requests - 1, -1, -1):
         if chains.final[request]:
-            last[request] = request
+            last[request] = NONE
         elif last[request] == NONE:
             last[request] = requests
         if before[request] != NONE:
-            last[before[request]] = max(last[before[request]], last[request])
+            last[before[request]] = max(last[before[request]], request, last[request])
     return last
 
 
