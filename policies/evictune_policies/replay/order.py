@@ -97,23 +97,44 @@ def extend(
     request: int,
     block_tokens: int,
 ) -> None:
-    """Take blocks for the rest of the prompt and for the output; fill those that have content."""
+    """Take blocks for the rest of the prompt, all at once, then one after another for the output.
+
+    A block is filled when its last token is computed.
+    """
     now = requests.arrival[request]
-    begin = requests.starts[request]
-    prompt_tokens = requests.prompt_tokens[request]
-    for index in range(tally.hits[request], requests.whole[request]):
-        content = requests.contents[begin + index]
-        if tally.seen[content] and index < requests.lookup[request]:
-            tally.lost[request] += 1
-        tally.seen[content] = True
-        block = take(state, pool, places, now)
-        pool.references[block] = 1
-        fill(pool, block, content)
-        tokens = max(prompt_tokens, (index + 1) * block_tokens)
-        start(state, pool, block, Visit(now, 2 * request, request, tokens, 0))
-        tally.held[index] = block
-    for index in range(requests.whole[request], requests.blocks[request]):
+    prompt_blocks = -(-requests.prompt_tokens[request] // block_tokens)
+    whole_prompt = requests.prompt_tokens[request] // block_tokens
+    whole = requests.whole[request]
+    for index in range(tally.hits[request], prompt_blocks):
         tally.held[index] = take(state, pool, places, now)
+    for index in range(tally.hits[request], min(whole, whole_prompt)):
+        fill_next(state, pool, requests, tally, request, index, block_tokens)
+    for index in range(whole_prompt, requests.blocks[request]):
+        if index >= prompt_blocks:
+            tally.held[index] = take(state, pool, places, now)
+        if index < whole:
+            fill_next(state, pool, requests, tally, request, index, block_tokens)
+
+
+def fill_next(
+    state: object,
+    pool: Pool,
+    requests: Requests,
+    tally: Tally,
+    request: int,
+    index: int,
+    block_tokens: int,
+) -> None:
+    """The request's block `index` is full."""
+    content = requests.contents[requests.starts[request] + index]
+    if tally.seen[content] and index < requests.lookup[request]:
+        tally.lost[request] += 1
+    tally.seen[content] = True
+    block = tally.held[index]
+    pool.references[block] = 1
+    fill(pool, block, content)
+    tokens = max(requests.prompt_tokens[request], (index + 1) * block_tokens)
+    start(state, pool, block, Visit(requests.arrival[request], 2 * request, request, tokens, 0))
 
 
 def release(
