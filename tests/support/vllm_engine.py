@@ -20,8 +20,6 @@ from demo.model import cached_model
 from tests.support.timed_workloads import BLOCK, Turn
 from tests.support.vllm_parts import cache_config, make_request
 
-MAX_MODEL_LENGTH = 512
-
 
 @cache
 def _config(model: EngineModel) -> VllmConfig:
@@ -29,7 +27,7 @@ def _config(model: EngineModel) -> VllmConfig:
     config = EngineArgs(
         model=str(cached_model(ModelSize(layers=1, hidden=64, intermediate=64, heads=1))),
         dtype="float32",
-        max_model_len=MAX_MODEL_LENGTH,
+        max_model_len=model.max_model_len,
         max_num_seqs=model.max_num_seqs,
         max_num_batched_tokens=model.max_num_batched_tokens,
         enable_prefix_caching=True,

@@ -7,47 +7,40 @@ was preempted goes before all others.
 from __future__ import annotations
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.engine import PENDING, Engine
+from evictune_policies.replay.engine import FIRST_WAITING, LAST_WAITING, PENDING, Engine
 
 
 def queue_behind(engine: Engine, request: int) -> None:
     """Join the queue at its end."""
-    waiting = engine.waiting
-    head = len(waiting) - 2
-    last = waiting[head + 1]
-    waiting[head if last == NONE else last] = request
-    waiting[head + 1] = request
-    waiting[request] = NONE
+    counts, behind = engine.counts, engine.requests.behind
+    if counts[LAST_WAITING] == NONE:
+        counts[FIRST_WAITING] = request
+    else:
+        behind[counts[LAST_WAITING]] = request
+    counts[LAST_WAITING] = request
+    behind[request] = NONE
 
 
 def queue_first(engine: Engine, request: int) -> None:
     """Join the queue at its head."""
-    waiting = engine.waiting
-    head = len(waiting) - 2
-    waiting[request] = waiting[head]
-    waiting[head] = request
-    if waiting[head + 1] == NONE:
-        waiting[head + 1] = request
-
-
-def first_waiting(engine: Engine) -> int:
-    """The head of the queue; NONE: it is empty."""
-    return int(engine.waiting[len(engine.waiting) - 2])
+    counts = engine.counts
+    engine.requests.behind[request] = counts[FIRST_WAITING]
+    counts[FIRST_WAITING] = request
+    if counts[LAST_WAITING] == NONE:
+        counts[LAST_WAITING] = request
 
 
 def leave_queue(engine: Engine) -> None:
     """The head of the queue is admitted."""
-    waiting = engine.waiting
-    head = len(waiting) - 2
-    request = waiting[head]
-    waiting[head] = waiting[request]
-    if waiting[head] == NONE:
-        waiting[head + 1] = NONE
+    counts = engine.counts
+    counts[FIRST_WAITING] = engine.requests.behind[counts[FIRST_WAITING]]
+    if counts[FIRST_WAITING] == NONE:
+        counts[LAST_WAITING] = NONE
 
 
 def arrive(engine: Engine, now: float) -> None:
     """Whoever has arrived by now joins the queue."""
-    while engine.counts[PENDING] > 0 and engine.requests.arrival[engine.pending[0]] <= now:
+    while engine.counts[PENDING] > 0 and engine.requests.arrival[engine.requests.pending[0]] <= now:
         queue_behind(engine, _pop(engine))
 
 
@@ -68,7 +61,7 @@ def _before(engine: Engine, one: int, other: int) -> bool:
 
 
 def _push(engine: Engine, request: int) -> None:
-    heap = engine.pending
+    heap = engine.requests.pending
     place = engine.counts[PENDING]
     engine.counts[PENDING] += 1
     while place > 0 and _before(engine, request, heap[(place - 1) // 2]):
@@ -78,7 +71,7 @@ def _push(engine: Engine, request: int) -> None:
 
 
 def _pop(engine: Engine) -> int:
-    heap = engine.pending
+    heap = engine.requests.pending
     first = heap[0]
     engine.counts[PENDING] -= 1
     size = engine.counts[PENDING]

@@ -52,27 +52,28 @@ def compiled(function: Function, *using: ModuleType, allocates: bool = False) ->
     """The compiled form of a plain function: same arguments, same result.
 
     It may call the plain functions of `algorithms`, `mechanics`, its own module and those it uses.
-    Those are inlined, and nobody counts references to arrays: together that makes a replay ten
-    times as fast. Hence neither they nor the function may make an array (NumPy's or a slice); a
-    function that calls no others may, if it says so by `allocates`.
+    All but the last are inlined, and nobody counts references to arrays: together that makes a
+    replay ten times as fast. Hence neither they nor the function may make an array (NumPy's or a
+    slice); a function that calls no others may, if it says so by `allocates`.
     """
-    for module in (*using, sys.modules[function.__module__]):
-        _register(module)
+    for module in using:
+        _register(module, inline=False)
+    _register(sys.modules[function.__module__])
     dispatcher: Function = numba.njit(cache=True, nogil=True, _nrt=allocates)(function)
     return dispatcher
 
 
-_PART = {"_nrt": False, "forceinline": True}
+_PART = {"_nrt": False, "forceinline": True, "no_cfunc_wrapper": True}
 
 
 @cache
-def _register(module: ModuleType) -> None:
+def _register(module: ModuleType, inline: bool = True) -> None:
     """Let compiled code call a module's plain functions."""
     dispatched = operations.Operations._fields if module is operations else ()
     for name, function in vars(module).items():
         own = isinstance(function, FunctionType) and function.__module__ == module.__name__
         if own and name not in dispatched:
-            register_jitable(**_PART)(function)
+            register_jitable(**{**_PART, "forceinline": inline})(function)
 
 
 def _register_algorithms() -> None:

@@ -6,7 +6,7 @@ that change are in `Engine.counts`, by the names below.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,16 @@ Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
 # Indices of `Engine.counts`.
-RUNNING = 0  # requests in `running`
-SCHEDULED = 1  # requests in `scheduled`
+RUNNING = 0  # requests that hold blocks, in `Rows.running`
+SCHEDULED = 1  # requests that take part in the step, in `Rows.scheduled`
 FREE = 2  # blocks that nobody holds, blank ones included
-SLOTS = 3  # unused rows of `table`, in `slots`
-PENDING = 4  # requests in `pending`
-VISITS = 5  # visits so far: `operations.Visit.step`
-FINISHED = 6  # requests that ended
-COUNTS = 7
+UNUSED = 3  # rows of `table` that nobody uses, in `Rows.unused`
+PENDING = 4  # requests to come whose arrival is known, in `Requests.pending`
+FIRST_WAITING = 5  # the head of the queue; NONE: it is empty
+LAST_WAITING = 6
+VISITS = 7  # so far: `operations.Visit.step`
+FINISHED = 8  # requests that ended
+COUNTS = 9
 
 
 class Limits(NamedTuple):
@@ -52,12 +54,13 @@ class Requests(NamedTuple):
     think: seconds between the finish of the turn before and the arrival.
     follower, sibling: the first request that waits for the finish of this one; the next that waits
         for the same one; NONE: there is none.
-    starts, chain: whole block k of request r, once it is filled, has the content
-        chain[starts[r] + k].
+    start: whole block k, once it is filled, has the content `chain[start + k]`.
     arrival: NaN while it is not known.
+    behind: who is behind it in the queue.
+    pending: not per request: a binary heap of requests to come, by arrival, then number.
     computed: tokens whose keys and values are in the blocks it holds.
     produced: output tokens so far.
-    slot: its row in `Engine.table` while it runs.
+    row: of `Engine.table` while it runs.
     cached, lost: tokens of the prompt that were found in the cache when it was first admitted, and
         those that were not although they had been in it.
     first_token, finish: seconds since the trace began.
@@ -69,12 +72,13 @@ class Requests(NamedTuple):
     think: Float64
     follower: Int32
     sibling: Int32
-    starts: Int64
-    chain: Int32
+    start: Int64
     arrival: Float64
+    behind: Int32
+    pending: Int32
     computed: Int64
     produced: Int64
-    slot: Int32
+    row: Int32
     cached: Int64
     lost: Int64
     first_token: Float64
@@ -82,35 +86,41 @@ class Requests(NamedTuple):
     preemptions: Int32
 
 
+class Rows(NamedTuple):
+    """As many as there may be running requests.
+
+    held, filled: per row of the table: how many blocks there are, and how many of them have
+        content, those that were hits included.
+    unused: a stack of rows.
+    running: requests with blocks, in order of admission; the last is preempted first.
+    scheduled, tokens: who computes how many tokens in this step.
+    """
+
+    held: Int64
+    filled: Int64
+    unused: Int32
+    running: Int32
+    scheduled: Int32
+    tokens: Int64
+
+
 class Engine(NamedTuple):
     """Everything but the policy's state.
 
-    running: requests with blocks, in order of admission; the last is preempted first.
-    scheduled, scheduled_tokens: who computes how many tokens in this step.
-    waiting: a linked list: waiting[r] is behind request r, waiting[n] is the head, waiting[n + 1]
-        the last.
-    pending: a binary heap of requests that will arrive, by `arrival`, then number.
+    chain: the contents of all requests' whole blocks, one request after the other.
     seen: per content: whether it was ever cached.
-    table: the blocks a running request holds, by slot; held: how many; filled: how many of them
-        have content, those that were hits included.
-    slots: a stack of free rows of the table.
+    table: per row: the blocks that one running request holds.
     """
 
     limits: Limits
     requests: Requests
-    pool: Pool
-    places: Places
-    counts: Int64
-    running: Int32
-    scheduled: Int32
-    scheduled_tokens: Int64
-    waiting: Int32
-    pending: Int32
+    rows: Rows
+    chain: Int32
     seen: NDArray[np.bool_]
     table: Int32
-    held: Int64
-    filled: Int64
-    slots: Int32
+    counts: Int64
+    pool: Pool
+    places: Places
 
 
 def engine_chains(trace: Trace) -> Chains:
@@ -153,18 +163,22 @@ def new_requests(trace: Trace, chains: Chains) -> Requests:
     for request in np.flatnonzero(waits)[::-1]:
         sibling[request] = follower[trace.previous[request]]
         follower[trace.previous[request]] = request
+    fixed = np.flatnonzero(~waits)  # ascending in time: a heap as they stand
+    pending = np.zeros(n, np.int32)
+    pending[: len(fixed)] = fixed
     return Requests(
         prompt=trace.prompt_tokens.astype(np.int64),
-        output=np.maximum(trace.output_tokens, 1).astype(np.int64),
+        output=chains.tokens - trace.prompt_tokens,
         think=np.where(waits, trace.think, 0.0),
         follower=follower,
         sibling=sibling,
-        starts=chains.starts,
-        chain=chains.contents,
+        start=chains.starts[:-1].copy(),
         arrival=np.where(waits, np.nan, trace.arrival),
+        behind=np.full(n, NONE, np.int32),
+        pending=pending,
         computed=np.zeros(n, np.int64),
         produced=np.zeros(n, np.int64),
-        slot=np.full(n, NONE, np.int32),
+        row=np.full(n, NONE, np.int32),
         cached=np.full(n, NONE, np.int64),
         lost=np.zeros(n, np.int64),
         first_token=np.full(n, np.nan),
@@ -173,21 +187,29 @@ def new_requests(trace: Trace, chains: Chains) -> Requests:
     )
 
 
+def new_rows(rows: int) -> Rows:
+    """Nobody runs."""
+    return Rows(
+        held=np.zeros(rows, np.int64),
+        filled=np.zeros(rows, np.int64),
+        unused=np.arange(rows, dtype=np.int32),
+        running=np.zeros(rows, np.int32),
+        scheduled=np.zeros(rows, np.int32),
+        tokens=np.zeros(rows, np.int64),
+    )
+
+
 def new_engine(
     trace: Trace, chains: Chains, capacity_blocks: int, model: EngineModel, suffix_first: bool
 ) -> Engine:
     """An idle engine with an empty cache, all requests still to come."""
     requests = new_requests(trace, chains)
-    n = trace.requests
     most_blocks = int((chains.tokens.max(initial=1) - 1) // trace.block_tokens) + 1
-    rows = model.max_num_seqs
-    fixed = np.flatnonzero(~np.isnan(requests.arrival))  # ascending in time: a heap as they stand
-    pending = np.zeros(n, np.int32)
-    pending[: len(fixed)] = fixed
     counts = np.zeros(COUNTS, np.int64)
     counts[FREE] = capacity_blocks
-    counts[SLOTS] = rows
-    counts[PENDING] = len(fixed)
+    counts[UNUSED] = model.max_num_seqs
+    counts[PENDING] = np.count_nonzero(~np.isnan(requests.arrival))
+    counts[[FIRST_WAITING, LAST_WAITING]] = NONE
     return Engine(
         limits=Limits(
             block_tokens=trace.block_tokens,
@@ -202,17 +224,27 @@ def new_engine(
             quadratic=float(model.cost.quadratic),
         ),
         requests=requests,
+        rows=new_rows(model.max_num_seqs),
+        chain=chains.contents,
+        seen=np.zeros(len(chains.parent), np.bool_),
+        table=np.zeros((model.max_num_seqs, most_blocks), np.int32),
+        counts=counts,
         pool=new_pool(capacity_blocks, chains.parent, chains.depth),
         places=new_places(capacity_blocks),
-        counts=counts,
-        running=np.zeros(rows, np.int32),
-        scheduled=np.zeros(rows, np.int32),
-        scheduled_tokens=np.zeros(rows, np.int64),
-        waiting=np.full(n + 2, NONE, np.int32),
-        pending=pending,
-        seen=np.zeros(len(chains.parent), np.bool_),
-        table=np.zeros((rows, most_blocks), np.int32),
-        held=np.zeros(rows, np.int64),
-        filled=np.zeros(rows, np.int64),
-        slots=np.arange(rows, dtype=np.int32),
     )
+
+
+def packed(engine: Engine) -> Engine:
+    """The same for compiled code: one array of records takes the place of a tuple of arrays.
+
+    Its fields go by the same names. Compiling takes time in proportion to the number of arrays that
+    every function is given.
+    """
+    return engine._replace(requests=_records(engine.requests), rows=_records(engine.rows))
+
+
+def _records(columns: Requests | Rows) -> Any:
+    dtype = np.dtype(
+        [(name, column.dtype) for name, column in columns._asdict().items()], align=True
+    )
+    return np.rec.fromarrays(list(columns), dtype=dtype)

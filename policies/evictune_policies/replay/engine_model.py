@@ -16,9 +16,9 @@ class EngineModel:
     tokens: a prompt in one step costs what `Cost` says, and so does one in chunks apart from the
     fixed part of each step. A decoding request is one new token.
 
-    max_num_batched_tokens, max_num_seqs, scheduler_reserve_full_isl, watermark: vLLM's options of
-    these names, with the defaults of its SchedulerConfig. Chunked prefill is on, the queue is first
-    come, first served.
+    max_num_batched_tokens, max_num_seqs, scheduler_reserve_full_isl, watermark, max_model_len:
+    vLLM's options of these names, with the defaults of its SchedulerConfig; max_model_len None: as
+    long as the pool allows. Chunked prefill is on, the queue is first come, first served.
 
     Raises:
         ValueError: For what vLLM refuses as well, and negative times.
@@ -28,6 +28,7 @@ class EngineModel:
     max_num_seqs: int = 128
     scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
+    max_model_len: int | None = None
     step_seconds: float = 0.01
     cost: Cost = field(default_factory=lambda: Cost(linear=1e-4))
 

@@ -7,8 +7,8 @@ Plain functions over `engine.Engine`. (vLLM 0.32, v1/core/sched/scheduler.py: `s
 from __future__ import annotations
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.arrivals import first_waiting, leave_queue, queue_first, turn_ended
-from evictune_policies.replay.engine import FINISHED, RUNNING, SCHEDULED, Engine
+from evictune_policies.replay.arrivals import leave_queue, queue_first, turn_ended
+from evictune_policies.replay.engine import FINISHED, FIRST_WAITING, RUNNING, SCHEDULED, Engine
 from evictune_policies.replay.kv_manager import (
     admit,
     extend,
@@ -39,12 +39,12 @@ def schedule_running(engine: Engine, state: object, now: float) -> int:
     preempted = False
     place = 0
     while place < engine.counts[RUNNING] and budget > 0:
-        request = engine.running[place]
+        request = engine.rows.running[place]
         computed = engine.requests.computed[request]
         tokens = min(tokens_of(engine, request) - computed, budget)
         visit = visit_of(engine, request, now, 0)
         while not extend(engine, state, request, computed + tokens, visit):
-            last = engine.running[engine.counts[RUNNING] - 1]
+            last = engine.rows.running[engine.counts[RUNNING] - 1]
             preempt(engine, state, last, now)
             preempted = True
             if last == request:
@@ -68,7 +68,7 @@ def schedule_waiting(engine: Engine, state: object, now: float, budget: int) -> 
     """Admit requests in order of the queue, up to the first that does not fit."""
     requests, limits = engine.requests, engine.limits
     while budget > 0 and engine.counts[RUNNING] < limits.max_num_seqs:
-        request = first_waiting(engine)
+        request = engine.counts[FIRST_WAITING]
         if request == NONE:
             return
         hits = look_up(engine, request)
@@ -84,7 +84,7 @@ def schedule_waiting(engine: Engine, state: object, now: float, budget: int) -> 
         visit = visit_of(engine, request, now, 0)
         admit(engine, state, request, hits, visit)
         extend(engine, state, request, computed + tokens, visit)
-        engine.running[engine.counts[RUNNING]] = request
+        engine.rows.running[engine.counts[RUNNING]] = request
         engine.counts[RUNNING] += 1
         _take_part(engine, request, tokens)
         budget -= tokens
@@ -94,8 +94,8 @@ def update(engine: Engine, state: object, now: float) -> None:
     """The step has been computed: whoever has no tokens left to compute gets one more, or ends."""
     requests = engine.requests
     for index in range(engine.counts[SCHEDULED]):
-        request = engine.scheduled[index]
-        requests.computed[request] += engine.scheduled_tokens[index]
+        request = engine.rows.scheduled[index]
+        requests.computed[request] += engine.rows.tokens[index]
         if requests.computed[request] < tokens_of(engine, request):
             continue  # the prompt is not done yet
         requests.produced[request] += 1
@@ -114,8 +114,8 @@ def step_seconds(engine: Engine) -> float:
     limits = engine.limits
     seconds = limits.step_seconds
     for index in range(engine.counts[SCHEDULED]):
-        tokens = engine.scheduled_tokens[index]
-        before = engine.requests.computed[engine.scheduled[index]]
+        tokens = engine.rows.tokens[index]
+        before = engine.requests.computed[engine.rows.scheduled[index]]
         seconds += limits.linear * tokens + limits.quadratic * tokens * (tokens + 2 * before) / 2
     return seconds
 
@@ -123,18 +123,18 @@ def step_seconds(engine: Engine) -> float:
 def _take_part(engine: Engine, request: int, tokens: int) -> None:
     """A request computes so many tokens in this step."""
     place = engine.counts[SCHEDULED]
-    engine.scheduled[place] = request
-    engine.scheduled_tokens[place] = tokens
+    engine.rows.scheduled[place] = request
+    engine.rows.tokens[place] = tokens
     engine.counts[SCHEDULED] += 1
 
 
 def _seen_before(engine: Engine, request: int, hits: int) -> int:
     """How many blocks of a prompt were in the cache once, but are not found."""
     requests = engine.requests
-    begin = requests.starts[request]
+    begin = requests.start[request]
     count = 0
     for index in range(hits, (requests.prompt[request] - 1) // engine.limits.block_tokens):
-        if engine.seen[requests.chain[begin + index]]:
+        if engine.seen[engine.chain[begin + index]]:
             count += 1
     return count
 
@@ -143,8 +143,8 @@ def _drop_finished(engine: Engine) -> None:
     """Those who hold no blocks any more do not run."""
     kept = 0
     for place in range(engine.counts[RUNNING]):
-        request = engine.running[place]
-        if engine.requests.slot[request] != NONE:
-            engine.running[kept] = request
+        request = engine.rows.running[place]
+        if engine.requests.row[request] != NONE:
+            engine.rows.running[kept] = request
             kept += 1
     engine.counts[RUNNING] = kept

@@ -17,23 +17,24 @@ prompt repeats them. A reader that knows better gives the trace the outputs' con
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
 from evictune_policies.algorithms.catalog import POLICIES, Cost, Policy, Setting
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay import arrivals, kv_manager, scheduler
-from evictune_policies.replay.arrivals import arrive, first_waiting
+from evictune_policies.replay.arrivals import arrive
 from evictune_policies.replay.compiled import compiled
 from evictune_policies.replay.engine import (
     FINISHED,
+    FIRST_WAITING,
     PENDING,
     RUNNING,
     Engine,
     Float64,
     engine_chains,
     new_engine,
+    packed,
 )
 from evictune_policies.replay.engine_model import EngineModel
 from evictune_policies.replay.result import Result
@@ -45,10 +46,10 @@ def run(engine: Engine, state: object, clock: Float64) -> None:
     """Step until every request has finished. clock: [seconds since the trace began]."""
     while engine.counts[FINISHED] < len(engine.requests.prompt):
         arrive(engine, clock[0])
-        if engine.counts[RUNNING] == 0 and first_waiting(engine) == NONE:
+        if engine.counts[RUNNING] == 0 and engine.counts[FIRST_WAITING] == NONE:
             if engine.counts[PENDING] == 0:
                 return
-            clock[0] = engine.requests.arrival[engine.pending[0]]
+            clock[0] = engine.requests.arrival[engine.requests.pending[0]]
             continue
         schedule(engine, state, clock[0])
         clock[0] += step_seconds(engine)
@@ -97,11 +98,16 @@ class TimedReplay:
             xi_tokens,
             q_hat_tokens,
             cost or self.engine.cost,
+            self.engine.max_model_len,
         )
         began = time.perf_counter()
         engine = new_engine(trace, self._chains, capacity_blocks, self.engine, policy.suffix_first)
-        loop: Any = run if plain else _compiled_run
-        loop(engine, policy.build(setting), np.zeros(1))
+        state, clock = policy.build(setting), np.zeros(1)
+        if plain:
+            run(engine, state, clock)
+        else:
+            engine = packed(engine)
+            _compiled_run(engine, state, clock)
         requests = engine.requests
         return Result(
             policy=policy.name,
@@ -111,8 +117,8 @@ class TimedReplay:
             block_tokens=trace.block_tokens,
             fidelity="timed",
             prompt_tokens=trace.prompt_tokens,
-            cached_tokens=requests.cached,
-            recomputed=requests.lost,
+            cached_tokens=requests.cached.copy(),
+            recomputed=requests.lost.copy(),
             hit_age=engine.places.hit_age,
             eviction_age=engine.places.eviction_age,
             seconds=time.perf_counter() - began,
@@ -122,8 +128,14 @@ class TimedReplay:
 
     def _check(self, capacity_blocks: int) -> None:
         """vLLM does not start with a pool that its longest request does not fit into."""
+        tokens, most = self._chains.tokens, self.engine.max_model_len
+        request = int(tokens.argmax()) if len(tokens) else NONE
+        if most is not None and tokens.max(initial=0) > most:
+            raise ValueError(
+                f"max_model_len {most:,}: request {request} has {tokens[request]:,} tokens, prompt "
+                "and output; vLLM would refuse it or cut it short"
+            )
         if capacity_blocks < self.least_capacity:
-            request = int(self._chains.tokens.argmax())
             raise ValueError(
                 f"capacity {capacity_blocks:,} blocks: request {request} alone needs "
                 f"{self.least_capacity:,} blocks of {self.trace.block_tokens} tokens; "
