@@ -84,12 +84,16 @@ class Trace:
 
     @property
     def whole_blocks(self) -> Int64:
-        """How many of a request's contents are whole: what a cache could keep of it."""
+        """How many of a request's contents are whole."""
         return self.known_tokens // self.block_tokens
 
     def chains(self) -> Chains:
-        """The whole contents alone, as policies that look ahead take them."""
-        whole = self.whole_blocks
+        """What a cache could keep of each request, as policies that look ahead take it.
+
+        Whole contents, whose tokens are all computed: the last token of an output never is.
+        """
+        computed = self.prompt_tokens + np.maximum(self.output_tokens - 1, 0)
+        whole = np.minimum(self.known_tokens, computed) // self.block_tokens
         index = np.arange(len(self.contents)) - np.repeat(self.starts[:-1], np.diff(self.starts))
         keep = index < np.repeat(whole, np.diff(self.starts))
         return Chains(
