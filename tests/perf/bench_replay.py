@@ -1,0 +1,302 @@
+"""What a replay costs, against libcachesim's LRU on the same block accesses.
+
+    python -m tests.perf.bench_replay --output build/bench-replay.json
+
+The accesses are those of the Mooncake conversation trace in blocks of 16 tokens, each block known
+by a random hash of 64 bits. libcachesim reads them from a memory-mapped file in its own format and
+hashes them in its table; ours numbers the hashes and builds the chains first, and that counts. Both
+take turns in one process, by CPU time. libcachesim has the size of table that suits it best here.
+
+As flat LRU takes every access for itself, one comparison gives ours the accesses as requests of one
+block each: there both have to find exactly the same hits. Exits 1 when a bound is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import libcachesim
+import numpy as np
+from evictune_policies.algorithms.pool import NONE
+from evictune_policies.replay.intern import numbers
+from evictune_policies.replay.order import OrderReplay
+from evictune_policies.replay.reading import read_trace
+from evictune_policies.replay.result import Result
+from evictune_policies.replay.trace import Trace
+from numpy.typing import NDArray
+
+TRACE = Path(__file__).parents[1] / "data/traces/mooncake-conversation.jsonl.xz"
+BLOCK_TOKENS = 16
+ACCESSES = 5_000_000
+CAPACITY = 160_000
+CANDIDATES = 32
+ROUNDS = 5
+HASH_POWERS = (24, 20, 18)  # of libcachesim's table; 24 is its default
+LIMITS = {"resident": 64, "seen": 24}  # bytes for each block
+RECORD = np.dtype([("time", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
+
+
+def clock() -> float:
+    """CPU seconds of this process."""
+    return time.process_time()
+
+
+class Stream:
+    """The first requests of the trace that make enough accesses, known by their hashes alone."""
+
+    def __init__(self, accesses: int) -> None:
+        whole = read_trace(TRACE).with_block_tokens(BLOCK_TOKENS)
+        enough = int(np.searchsorted(np.cumsum(whole.whole_blocks), accesses)) + 1
+        self.trace = whole.sliced(slice(0, enough))
+        chains = self.trace.chains()
+        self.starts = chains.starts
+        random = np.random.default_rng(7)
+        hashes = random.integers(0, 2**64, self.trace.distinct, dtype=np.uint64)
+        self.ids: NDArray[np.uint64] = hashes[chains.contents]
+
+    @property
+    def accesses(self) -> int:
+        """How many there are."""
+        return len(self.ids)
+
+    def chained(self) -> OrderReplay:
+        """Number the hashes, build the chains, make them ready: what a replay does once."""
+        contents, distinct = numbers(self.ids)
+        before = np.empty_like(contents)
+        before[1:] = contents[:-1]
+        begins = self.starts[:-1][np.diff(self.starts) > 0]
+        before[begins] = NONE
+        index = np.arange(len(contents), dtype=np.int32)
+        index -= np.repeat(self.starts[:-1], np.diff(self.starts)).astype(np.int32)
+        parent, depth = np.empty((2, distinct), np.int32)
+        parent[contents], depth[contents] = before, index
+        return OrderReplay(
+            replace(
+                self.trace, starts=self.starts, contents=contents, parent=parent, depth=depth,
+                known_tokens=np.diff(self.starts) * BLOCK_TOKENS,
+            )
+        )  # fmt: skip
+
+    def flat(self) -> OrderReplay:
+        """Every access a request of its own: a block that may be hit, and one further token."""
+        contents, distinct = numbers(self.ids)
+        n = len(contents)
+        tokens = np.full(n, BLOCK_TOKENS, np.int64)
+        return OrderReplay(
+            Trace(
+                name="flat",
+                block_tokens=BLOCK_TOKENS,
+                arrival=np.zeros(n),
+                prompt_tokens=tokens + 1,
+                output_tokens=np.ones(n, np.int64),
+                starts=np.arange(n + 1),
+                contents=contents,
+                known_tokens=tokens,
+                parent=np.full(distinct, NONE, np.int32),
+                depth=np.zeros(distinct, np.int32),
+                previous=np.full(n, NONE, np.int32),
+                think=np.full(n, np.nan),
+                tenant=np.zeros(n, np.int32),
+                final=np.zeros(n, np.bool_),
+            )
+        )
+
+
+class Peer:
+    """libcachesim's LRU on a file of the accesses."""
+
+    def __init__(self, ids: NDArray[np.uint64], file: Path) -> None:
+        records = np.zeros(len(ids), RECORD)
+        records["id"], records["size"], records["next"] = ids, 1, NONE
+        records.tofile(file)
+        self._file, self._accesses = str(file), len(ids)
+        self._power = min(HASH_POWERS, key=lambda power: self._timed(power)[0])
+
+    def run(self) -> tuple[float, int]:
+        """CPU seconds of a pass, and its hits."""
+        return self._timed(self._power)
+
+    def _timed(self, power: int) -> tuple[float, int]:
+        # Its own names: no sizes are looked at, so that a capacity is a number of objects.
+        cache = libcachesim.LRU(CAPACITY, hashpower=power)
+        reader = libcachesim.TraceReader(
+            self._file,
+            libcachesim.TraceType.ORACLE_GENERAL_TRACE,
+            libcachesim.ReaderInitParam(ignore_obj_size=True),
+        )
+        began = clock()
+        missed, _ = cache.process_trace(reader)
+        return clock() - began, round(self._accesses * (1 - missed))
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU seconds of some work, and what came of it."""
+    began = clock()
+    done = work()
+    return clock() - began, done
+
+
+def entry(
+    name: str, peer: str, peer_value: float, our_value: float, bound: float, unit: str
+) -> dict[str, Any]:
+    """One record."""
+    return {
+        "name": name,
+        "peer": peer,
+        "peer_value": round(peer_value, 3),
+        "our_value": round(our_value, 3),
+        "ratio": round(our_value / peer_value, 4),
+        "bound": bound,
+        "unit": unit,
+    }
+
+
+def hits(result: Result) -> int:
+    """Blocks found."""
+    return int(result.cached_tokens.sum()) // BLOCK_TOKENS
+
+
+def measure_lru(stream: Stream, peer: Peer) -> Iterator[dict[str, Any]]:
+    """One pass each, hashing included, on requests and on single blocks."""
+    for name, make, policy, capacity in (
+        ("LRU", stream.chained, "prefix-lru", CAPACITY),
+        # One more block: the one that the further token takes while the request runs.
+        ("LRU, a block a request", stream.flat, "lru", CAPACITY + 1),
+    ):
+        make().run(policy, capacity)  # compiled, or loaded
+        peers, ours = [], []
+        for _ in range(ROUNDS):
+            spent, peer_hits = peer.run()
+            peers.append(spent)
+            spent, result = timed(lambda: make().run(policy, capacity))  # noqa: B023 - used at once
+            ours.append(spent)
+        if policy == "lru" and hits(result) != peer_hits:
+            raise SystemExit(f"{name}: {hits(result):,} hits, libcachesim finds {peer_hits:,}")
+        scale = 1e9 / stream.accesses
+        yield entry(
+            f"{name}, {stream.accesses:,} accesses", "libcachesim LRU",
+            median(peers) * scale, median(ours) * scale, 1.0, "ns an access",
+        )  # fmt: skip
+
+
+def measure_candidates(stream: Stream, peer: Peer) -> Iterator[dict[str, Any]]:
+    """T-LRU at as many xi as there are candidates, the hashes numbered once."""
+    stream.chained().run("t-lru", CAPACITY, xi_tokens=1)  # compiled, or loaded
+    peers = 0.0
+    ours, prepared = timed(stream.chained)
+    for candidate in range(CANDIDATES):
+        peers += peer.run()[0]
+        xi = 512 * (candidate + 1)
+        ours += timed(lambda: prepared.run("t-lru", CAPACITY, xi_tokens=xi, q_hat_tokens=200))[0]  # noqa: B023
+    yield entry(
+        f"{CANDIDATES} T-LRU candidates", f"{CANDIDATES} passes of libcachesim LRU",
+        peers, ours, 0.5, "s",
+    )  # fmt: skip
+
+
+def peak_bytes(trace: Trace, capacity: int) -> int:
+    """The most memory that a T-LRU replay has at any time."""
+    prepared = OrderReplay(trace)
+    tracemalloc.start()
+    prepared.run("t-lru", capacity, xi_tokens=8192)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def measure_memory(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Bytes for each further block of the pool, and for each further content ever seen."""
+    more = 1 << 20
+    parent = np.concatenate([trace.parent, np.full(more, NONE, np.int32)])
+    depth = np.concatenate([trace.depth, np.zeros(more, np.int32)])
+    wider = replace(trace, parent=parent, depth=depth)
+    least = peak_bytes(trace, CAPACITY)
+    resident = (peak_bytes(trace, CAPACITY + more) - least) / more
+    seen = (peak_bytes(wider, CAPACITY) - least) / more
+    seen += trace.parent.itemsize + trace.depth.itemsize  # they are the trace's
+    for name, value in (("resident", resident), ("seen", seen)):
+        yield entry(
+            f"memory, T-LRU, a block {name}", "stated limit", LIMITS[name], value, 1.0, "bytes"
+        )
+
+
+START = """
+import time
+began = time.process_time()
+from evictune_policies.replay.order import OrderReplay
+from tests.perf.bench_replay import tiny
+OrderReplay(tiny()).run("t-lru", 10, xi_tokens=8192)
+print(time.process_time() - began)
+"""
+
+
+def tiny() -> Trace:
+    """One request of one block."""
+    one, none = np.zeros(1, np.int32), np.full(1, NONE, np.int32)
+    tokens = np.full(1, BLOCK_TOKENS, np.int64)
+    return Trace(
+        name="tiny", block_tokens=BLOCK_TOKENS, arrival=np.zeros(1), prompt_tokens=tokens,
+        output_tokens=tokens, starts=np.array([0, 1]), contents=one, known_tokens=tokens,
+        parent=none, depth=one, previous=none, think=np.full(1, np.nan), tenant=one,
+        final=np.zeros(1, np.bool_),
+    )  # fmt: skip
+
+
+def measure_start(directory: Path) -> Iterator[dict[str, Any]]:
+    """A process that has to compile a policy, and one that finds it compiled."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(directory)}
+    environment.pop("NUMBA_CACHE_DIR", None)  # this process has set it
+    environment["PYTHONPATH"] = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    compiling, kept = (
+        float(subprocess.check_output([sys.executable, "-c", START], env=environment))
+        for _ in range(2)
+    )
+    yield entry("start, compiled before", "compiling first", compiling, kept, 0.6, "s")
+
+
+def results(accesses: int) -> Iterator[dict[str, Any]]:
+    """Every record."""
+    with tempfile.TemporaryDirectory() as directory:
+        stream = Stream(accesses)
+        peer = Peer(stream.ids, Path(directory) / "accesses.oracleGeneral")
+        yield from measure_lru(stream, peer)
+        yield from measure_candidates(stream, peer)
+        yield from measure_memory(stream.trace)
+        yield from measure_start(Path(directory) / "cache")
+
+
+def main() -> int:
+    """Measure, write, tell; 1 when a bound is exceeded."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("build/bench-replay.json"))
+    parser.add_argument("--accesses", type=int, default=ACCESSES, help="at least; for a trial run")
+    options = parser.parse_args()
+    output: Path = options.output
+    entries = []
+    for each in results(options.accesses):
+        entries.append(each)
+        verdict = "" if each["ratio"] <= each["bound"] else "  TOO MUCH"
+        print(
+            f"{each['name']:<44} {each['peer_value']:>9.2f} {each['our_value']:>9.2f}"
+            f" {each['unit']:<12}  ratio {each['ratio']:.3f}  bound {each['bound']}{verdict}",
+            flush=True,
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
+    return int(any(each["ratio"] > each["bound"] for each in entries))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
