@@ -1,6 +1,7 @@
 """`evictune run | explain | crd | wire`; installed as `kubectl-evictune` too.
 
-Exit codes: 0 done; 1 the cluster or the manifest does not allow it; 2 wrong usage.
+Exit codes: 0 done; 1 the cluster or the manifest does not allow it; 2 wrong usage; 3 (of `run`)
+another operator took the lease: start again, as a follower.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from evictune.api.crd import crd
 from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN
 from evictune.api.quantity import FieldError
 from evictune.api.sources import parse_configuration
+from evictune.election import LeaseLostError
 from evictune.explain import explain
 from evictune.kube import ApiError, KubeApi, load_configuration, policies_path
 from evictune.wiring import Wiring, WiringError, wire
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error, 2)
     except (RefusedError, FieldError, WiringError, ApiError) as error:
         return _complain(error, 1)
+    except LeaseLostError as error:
+        return _complain(error, 3)
     except ConfigException as error:
         return _complain(f"no connection to a cluster: {error}; give --kubeconfig", 1)
     except BrokenPipeError:
@@ -83,6 +87,11 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         default=[],
         metavar="N",
         help="follow policies of this namespace only; may be repeated",
+    )
+    run.add_argument(
+        "--identity",
+        metavar="NAME",
+        help="who holds the lease, kept over restarts; default: $POD_NAME, else a new one",
     )
     run.add_argument("--log-format", choices=("json", "text"), default="json")
     run.add_argument("--verbose", action="store_true", help="log tracebacks of failed ticks")
@@ -129,6 +138,7 @@ def _run(options: argparse.Namespace) -> None:
         kubeconfig=options.kubeconfig,
         namespaces=options.namespace,
         log_format=options.log_format,
+        identity=options.identity,
         verbose=options.verbose,
     )
 

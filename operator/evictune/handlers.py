@@ -82,6 +82,11 @@ class Follower:
         await self._scheduler.stop()
         await self._close()
 
+    def check(self) -> None:
+        """Raise what ended the periodic list, which nothing should."""
+        if self._backstop is not None and self._backstop.done():
+            self._backstop.result()
+
     async def on_event(self, body: Mapping[str, Any], deleted: bool) -> None:
         """One event of the watch."""
         self._metrics.last_event.set(self._clock.wall())
@@ -168,12 +173,21 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
 def build_registry(
     follower: Callable[[], Follower],
     login: Callable[[], kopf.ConnectionInfo],
+    leading: Callable[[], Awaitable[object]],
     *,
     namespaced: bool,
 ) -> kopf.OperatorRegistry:
-    """Kopf's handlers. `follower` is called once, inside the running event loop."""
+    """Kopf's handlers. `follower` is called once, inside the running event loop.
+
+    It is started, which lists and ticks, when `leading` returns; probes are answered before.
+    """
     registry = kopf.OperatorRegistry()
     running: list[Follower] = []
+    starting: list[asyncio.Task[None]] = []
+
+    async def follow_once_leading() -> None:
+        await leading()
+        await running[0].start()
 
     @kopf.on.login(registry=registry)
     def _login(**_: Any) -> kopf.ConnectionInfo:
@@ -183,12 +197,27 @@ def build_registry(
     async def _start(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings, namespaced=namespaced)
         running.append(follower())
-        await running[0].start()
+        starting.append(asyncio.create_task(follow_once_leading(), name="start when leading"))
 
     @kopf.on.cleanup(registry=registry)
     async def _stop(**_: Any) -> None:
+        for task in starting:
+            task.cancel()
         for each in running:
             await each.stop()
+
+    @kopf.on.probe(registry=registry)
+    async def _alive(**_: Any) -> None:
+        try:
+            for task in starting:
+                if task.done():
+                    task.result()
+            for each in running:
+                each.check()
+        # Whatever ended a task of ours: a probe that fails has the operator started anew.
+        except Exception as error:
+            log.exception("not alive")
+            raise kopf.PermanentError(str(error)) from error
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def _event(event: Mapping[str, Any], **_: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import urllib3
@@ -74,19 +74,24 @@ def policies_path(namespace: str | None) -> str:
 
 
 class KubeApi:
-    """Blocking calls; safe to share between threads."""
+    """Blocking calls; safe to share between threads.
+
+    may_write: asked before every request that is no GET; a no refuses it, with status 0.
+    """
 
     def __init__(
         self,
         configuration: client.Configuration,
         connections: int = 8,
         user_agent: str = USER_AGENT,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         configuration.connection_pool_maxsize = connections
         # A write that failed is decided upon again at the next tick, never repeated blindly.
         configuration.retries = False
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent
+        self._may_write = may_write
 
     def request(
         self,
@@ -98,6 +103,8 @@ class KubeApi:
         query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Send one request; the answer's JSON. Raises ApiError."""
+        if method != "GET" and not self._may_write():
+            raise ApiError(0, "NotLeading", "nothing is written without a lease that is in force")
         serialized = self._client.param_serialize(
             method,
             path,

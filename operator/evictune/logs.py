@@ -51,5 +51,7 @@ def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
         logging.getLogger("evictune").setLevel(logging.DEBUG)
     # Kopf tells of every event of the watch; the transitions are told by us.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    # Several lines for each renewal of the lease; what matters is told by us.
+    logging.getLogger("leaderelection").setLevel(logging.WARNING)
     # One line for each probe of the kubelet.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

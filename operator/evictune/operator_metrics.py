@@ -5,9 +5,9 @@ Label values are policies and members of closed lists; the series of a deleted p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
 POLICY = ("namespace", "policy")
 _TICK_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -84,6 +84,11 @@ class OperatorMetrics:
         )
 
     def _describe_following(self) -> None:
+        self.leading = Gauge(
+            "evictune_leading",
+            "1 while this operator holds the Lease and may write, else 0.",
+            registry=self.registry,
+        )
         self.lost_events = Counter(
             "evictune_lost_watch_events",
             "Policies that a re-list found and the watch had not told of.",
@@ -102,6 +107,13 @@ class OperatorMetrics:
             "When the watch last delivered an event.",
             registry=self.registry,
         )
+
+    def families(self) -> Iterator[tuple[Metric, tuple[str, ...]]]:
+        """Every family of series, with the names of its labels."""
+        for collector in vars(self).values():
+            if isinstance(collector, Counter | Gauge | Histogram):
+                for family in collector.describe():
+                    yield family, tuple(collector._labelnames)
 
     def show_reading(self, key: tuple[str, str], name: str, value: float | None) -> None:
         """Set a reading's series, or remove it while the reading has no value."""

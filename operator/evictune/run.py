@@ -13,6 +13,7 @@ from kubernetes import client
 from prometheus_client import start_http_server
 
 from evictune.api.sources import OperatorConfiguration
+from evictune.election import Election, LeaseCalls, TimedLeaseLock, own_identity, own_namespace
 from evictune.handlers import Follower, build_registry
 from evictune.index import PolicyIndex
 from evictune.kube import KubeApi, load_configuration
@@ -35,31 +36,69 @@ def run_operator(
     namespaces: Sequence[str],
     log_format: str,
     *,
-    verbose: bool,
+    identity: str | None = None,
+    verbose: bool = False,
 ) -> None:
-    """Run until a signal. Raises ConfigException where no cluster is known, OSError for a port."""
+    """Run until a signal. `identity`: of the lease's holder; default: the pod's name.
+
+    Raises ConfigException where no cluster is known, OSError for a port, LeaseLostError when
+    another operator took the lease.
+    """
     set_up_logging(log_format, verbose=verbose)
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()
     _serve_metrics(configuration.metrics_address, metrics)
     _require_free("livenessAddress", configuration.liveness_address)
-    api = KubeApi(load_configuration(kubeconfig), connections=API_CONNECTIONS)
-    with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
-        registry = build_registry(
-            lambda: _follower(api, configuration, metrics, pool, chosen),
-            lambda: connection_info(load_configuration(kubeconfig)),
-            namespaced=bool(chosen),
-        )
-        asyncio.run(
-            kopf.operator(
-                registry=registry,
-                settings=kopf.OperatorSettings(),
-                namespaces=chosen,
-                clusterwide=not chosen,
-                standalone=True,
-                liveness_endpoint=f"http://{configuration.liveness_address}/healthz",
+    election = _election(configuration, kubeconfig, identity)
+    metrics.leading.set_function(lambda: float(election.leading()))
+    api = KubeApi(
+        load_configuration(kubeconfig), connections=API_CONNECTIONS, may_write=election.leading
+    )
+    try:
+        with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
+            registry = build_registry(
+                lambda: _follower(api, configuration, metrics, pool, chosen),
+                lambda: connection_info(load_configuration(kubeconfig)),
+                election.won,
+                namespaced=bool(chosen),
             )
-        )
+            asyncio.run(_serve(registry, election, configuration, chosen))
+    finally:
+        # Not before every call under way has ended: the next operator acts at once.
+        election.give_up()
+    if election.lost is not None:
+        raise election.lost
+
+
+async def _serve(
+    registry: kopf.OperatorRegistry,
+    election: Election,
+    configuration: OperatorConfiguration,
+    namespaces: Sequence[str],
+) -> None:
+    """Until a signal comes or the lease is lost."""
+    election.start()
+    await kopf.operator(
+        registry=registry,
+        settings=kopf.OperatorSettings(),
+        namespaces=namespaces,
+        clusterwide=not namespaces,
+        standalone=True,
+        liveness_endpoint=f"http://{configuration.liveness_address}/healthz",
+        stop_flag=election.over,
+    )
+
+
+def _election(
+    configuration: OperatorConfiguration, kubeconfig: str | None, identity: str | None
+) -> Election:
+    lock = TimedLeaseLock(
+        configuration.lease_namespace or own_namespace(),
+        configuration.lease_name,
+        identity or own_identity(),
+        LeaseCalls(load_configuration(kubeconfig)),
+    )
+    return Election(lock)
 
 
 def _follower(

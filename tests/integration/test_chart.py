@@ -24,6 +24,15 @@ RIGHTS = {
     "configmaps": {"get", "create", "patch"},
     "events": {"create"},
 }
+LEASE_RULES = [
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": ["evictune"],
+        "verbs": ["get", "update"],
+    },
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+]
 PROMETHEUS = {
     "url": "https://metrics.example/prefix",
     "timeout": "5s",
@@ -84,20 +93,39 @@ def test_one_operator_that_may_only_what_it_does() -> None:
     (role,) = objects["ClusterRole"]
     # Kopf watches definitions to notice one that is installed later.
     assert rights(role) == RIGHTS | {"customresourcedefinitions": {"list", "watch"}}
-    assert "Role" not in objects
+    (lease,) = objects["Role"]
+    assert (lease["metadata"]["namespace"], lease["rules"]) == ("operators", LEASE_RULES)
     (binding,) = objects["ClusterRoleBinding"]
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     (subject,) = binding["subjects"]
     assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "operators"}
+    assert objects["RoleBinding"][0]["subjects"] == [subject]
     assert objects["ServiceAccount"][0]["metadata"]["name"] == account
+
+
+def test_the_pod_holds_the_lease_under_its_own_name_in_its_own_namespace() -> None:
+    for values in ({}, {"extraEnv": [{"name": "TZ", "value": "UTC"}]}):
+        objects = render(values)
+        (container,) = objects["Deployment"][0]["spec"]["template"]["spec"]["containers"]
+        found = {each["name"]: each.get("valueFrom") for each in container["env"]}
+        assert found["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        assert found["POD_NAMESPACE"] == {"fieldRef": {"fieldPath": "metadata.namespace"}}
+        assert ("TZ" in found) is bool(values)
+
+
+def test_another_name_of_the_lease_reaches_the_operator_and_its_rights() -> None:
+    objects = render({"lease": {"name": "team-a"}})
+    assert configuration(objects).lease_name == "team-a"
+    assert objects["Role"][0]["rules"][0]["resourceNames"] == ["team-a"]
 
 
 def test_with_namespaces_it_has_no_rights_elsewhere() -> None:
     objects = render({"watchNamespaces": ["a", "b"]})
     assert CLUSTER_WIDE & set(objects) == {"CustomResourceDefinition"}
     for kind in ("Role", "RoleBinding"):
-        assert [each["metadata"]["namespace"] for each in objects[kind]] == ["a", "b"]
-    assert all(rights(role) == RIGHTS for role in objects["Role"])
+        assert [each["metadata"]["namespace"] for each in objects[kind]] == ["a", "b", "operators"]
+    assert [rights(role) for role in objects["Role"][:2]] == [RIGHTS, RIGHTS]
+    assert objects["Role"][2]["rules"] == LEASE_RULES
     assert configuration(objects).namespaces == ("a", "b")
 
 

@@ -38,7 +38,11 @@ def eventually(check: Callable[[], Any], what: str, seconds: float = 120.0) -> A
 
 
 class OperatorProcess:
-    """`evictune run`, from start to SIGTERM or SIGKILL."""
+    """`evictune run`, from start to SIGTERM or SIGKILL.
+
+    identity: of the lease's holder. The same one takes over at once what a killed one held, as a
+    restarted container does; only one of them may run at a time.
+    """
 
     def __init__(
         self,
@@ -46,6 +50,8 @@ class OperatorProcess:
         kubeconfig: Path,
         sources: dict[str, Any] | None = None,
         *arguments: str,
+        identity: str = "operator",
+        lease: dict[str, str] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.metrics_port, self.liveness_port = free_port(), free_port()
@@ -54,11 +60,13 @@ class OperatorProcess:
             "sources": sources or {"default": {"direct": {"timeout": "2s"}}},
             "metricsAddress": f"127.0.0.1:{self.metrics_port}",
             "livenessAddress": f"127.0.0.1:{self.liveness_port}",
+            "lease": lease or {},
         }
         config.write_text(yaml.safe_dump(configuration))
         self.log = directory / "operator.log"
         self._command = [sys.executable, "-m", "evictune.cli", "run", "--config", str(config)]
-        self._command += ["--kubeconfig", str(kubeconfig), "--log-format", "text", *arguments]
+        self._command += ["--kubeconfig", str(kubeconfig), "--log-format", "text"]
+        self._command += ["--identity", identity, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -81,9 +89,18 @@ class OperatorProcess:
 
     def kill(self) -> None:
         """SIGKILL, as a crash or a lost node."""
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float | None = None) -> int:
+        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        assert self._process is not None
+        return self._process.wait(seconds)
 
     def metrics(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         """The operator's own series now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import time
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from evictune.kube import ApiError
 from evictune.loop import Scheduler
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
+from kopf._core.intents.causes import Activity
 
 from tests.support.fake_api import FakeApi
 from tests.support.fake_clock import FakeClock, settle
@@ -223,7 +225,7 @@ def test_kopf_gets_nothing_that_adds_finalizers_or_patches() -> None:
     def unused() -> Any:
         raise AssertionError("not called before the operator runs")
 
-    registry = build_registry(unused, unused, namespaced=True)
+    registry = build_registry(unused, unused, unused, namespaced=True)
     for family in (registry._changing, registry._spawning, registry._indexing):
         assert list(family.get_all_handlers()) == []
     assert len(list(registry._watching.get_all_handlers())) == 1
@@ -244,6 +246,51 @@ def test_an_api_server_that_stays_away_does_not_end_the_operator() -> None:
         first = list(itertools.islice(backoffs, 1000))  # type: ignore[arg-type]
         assert len(first) == 1000
         assert max(first) <= 10
+
+
+def activity(registry: kopf.OperatorRegistry, kind: Activity) -> Callable[..., Awaitable[None]]:
+    """The handler of one of Kopf's activities."""
+    (found,) = [each for each in registry._activities.get_all_handlers() if each.activity == kind]
+    function: Any = found.fn
+    return functools.partial(function, settings=kopf.OperatorSettings())
+
+
+def test_nothing_is_listed_or_ticked_before_the_operator_leads() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.api.put(f"{ALL}/a", body("a"))
+        won = asyncio.Event()
+        login: Any = None
+        registry = build_registry(lambda: scene.follower, login, won.wait, namespaced=True)
+        await activity(registry, Activity.STARTUP)()
+        await scene.follower.on_event(body("a"), deleted=False)
+        await scene.list_now()
+        assert scene.index.entries() == {}
+        await activity(registry, Activity.PROBE)()
+        won.set()
+        await scene.list_now()
+        assert scene.ticked() == ["a"]
+        await activity(registry, Activity.CLEANUP)()
+        assert scene.closed
+
+    play(scenario)
+
+
+def test_a_mistake_of_ours_that_ends_the_following_fails_the_probe(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        async def broken() -> None:
+            raise ZeroDivisionError("a mistake of ours")
+
+        login: Any = None
+        registry = build_registry(lambda: scene.follower, login, broken, namespaced=True)
+        await activity(registry, Activity.STARTUP)()
+        await settle()
+        with pytest.raises(kopf.PermanentError, match="a mistake of ours"):
+            await activity(registry, Activity.PROBE)()
+
+    play(scenario)
+    assert "ZeroDivisionError" in caplog.text
 
 
 class Dated:

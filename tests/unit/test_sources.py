@@ -18,6 +18,7 @@ sources:
       caFile: /etc/ca.pem
   engines: {direct: {timeout: 500ms}}
 namespaces: [serve-a]
+lease: {name: evictune-a, namespace: operators}
 metricsAddress: "[::1]:9090"
 livenessAddress: 127.0.0.1:8080
 """
@@ -34,7 +35,13 @@ def test_everything_arrives() -> None:
     engines = configuration.sources["engines"]
     assert (engines.name, engines.kind, engines.timeout) == ("engines", SourceKind.DIRECT, 0.5)
     assert configuration.namespaces == ("serve-a",)
+    assert (configuration.lease_name, configuration.lease_namespace) == ("evictune-a", "operators")
     assert configuration.metrics_address == "[::1]:9090"
+
+
+def test_the_lease_has_a_name_and_lies_in_the_operators_namespace() -> None:
+    configuration = parse_configuration("lease: {name:, namespace: ''}")
+    assert (configuration.lease_name, configuration.lease_namespace) == ("evictune", "")
 
 
 @pytest.mark.parametrize("text", ["", "sources: {}", "sources:", "namespaces: []", "namespaces:"])
@@ -55,6 +62,10 @@ def test_a_direct_source_needs_no_options(options: str) -> None:
     [
         ("[1, 2]", "configuration", "object"),
         ("a: [", "configuration", "valid YAML"),
+        ("lease: {name: A B}", "lease.name", "a-z"),
+        ("lease: {namespace: a.b}", "lease.namespace", "a-z"),
+        ("lease: {holder: a}", "lease.holder", "name, namespace"),
+        ("lease: evictune", "lease", "object"),
         ("source: {}", "source", "sources"),
         ("sources: {Upper: {direct: {}}}", "sources.Upper", "lower-case"),
         ("sources: {a: {}}", "sources.a", "exactly one of"),

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from evictune.observe.dialects import DEFAULT_PORTS, MEANINGS, NAMES, PLUGIN_PORT, PLUGIN_SERIES
 from evictune.observe.target import METRICS_PORT_ANNOTATION
+from evictune.operator_metrics import OperatorMetrics
 
 _INTRODUCTION = """\
 # Metrics that evictune reads
 
-Generated from `evictune/observe/dialects.py` (`make generate`).
+Generated from `evictune/observe/dialects.py` and `evictune/operator_metrics.py` (`make generate`).
 
 A reading is a value, `Idle` (known to have no traffic) or `Unknown` with a reason; never a zero
 that means "could not read". Only pods count that the API server shows as ready: series of pods
@@ -48,6 +49,14 @@ Read from `http://POD_IP:{PLUGIN_PORT}/metrics` of every ready pod, whatever the
 pod's annotation `{METRICS_PORT_ANNOTATION}` names another port.
 """
 
+_OWN = """\
+
+## Of the operator itself
+
+Served on `metricsAddress` (the chart's port `metrics`), also by an operator that waits for its
+Lease.
+"""
+
 
 def _page() -> Iterator[str]:
     """docs/metrics.md, line by line."""
@@ -66,6 +75,13 @@ def _page() -> Iterator[str]:
     yield "| --- | --- |"
     for series, text in PLUGIN_SERIES.items():
         yield f"| `{series}` | {text} |"
+    yield _OWN
+    yield "| name | type | labels | what it says |"
+    yield "| --- | --- | --- | --- |"
+    for family, told_apart_by in OperatorMetrics().families():
+        series = f"{family.name}_total" if family.type == "counter" else family.name
+        shown = ", ".join(told_apart_by)
+        yield f"| `{series}` | {family.type} | {shown} | {family.documentation} |"
 
 
 def metrics_page() -> str:
