@@ -17,8 +17,8 @@ any case (the block of a prompt's last token) is worth nothing until then. And b
 leaves may go, if their next request does not count on them: it brings them back before the blocks
 below are wanted. So there is no restriction to leaves.
 
-With requests that overlap it is a good guess, no longer a bound: what a request finds then depends
-on when others end.
+With requests that overlap it is a guess, no longer a bound: what a request finds then depends on
+when others end.
 """
 
 from __future__ import annotations
