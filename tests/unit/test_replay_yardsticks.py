@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from evictune_policies.replay import yardsticks
 from evictune_policies.replay.mechanics import AGE_BINS, AGE_BOUNDS, age_bin
-from evictune_policies.replay.requests import requests_of
+from evictune_policies.replay.requests import requests_of, unknown_tokens
 from evictune_policies.replay.result import Result
 from evictune_policies.replay.trace import Trace
 
@@ -159,6 +159,11 @@ def test_sizes_by_the_engine_s_rules(
 ) -> None:
     requests = requests_of(trace(prompt, output, known))
     assert (requests.lookup[0], requests.whole[0], requests.blocks[0]) == (lookup, whole, blocks)
+
+
+def test_what_the_trace_does_not_say_is_counted() -> None:
+    assert unknown_tokens(trace(9, 5, 9)) == 5
+    assert unknown_tokens(trace(9, 5, 14)) == 0
 
 
 def test_recomputed_tokens_are_summed() -> None:

@@ -45,3 +45,14 @@ def requests_of(trace: Trace) -> Requests:
         prompt_tokens=trace.prompt_tokens,
         tokens=trace.tokens,
     )
+
+
+def unknown_tokens(trace: Trace) -> int:
+    """Tokens, of outputs for the most part, of which the trace does not say what they are.
+
+    In an engine their blocks stay in the cache and a next turn finds them. Here they take room only
+    while their request runs, and the next turn's prompt brings them as something new. So where this
+    is not 0, what a request has uncached is partly not known: too much by as much as its turn
+    before had put out, and too little by what those blocks would have displaced.
+    """
+    return int((trace.tokens - trace.known_tokens).sum())
