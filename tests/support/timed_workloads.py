@@ -160,7 +160,7 @@ def by_arrival(turns: list[Turn]) -> list[Turn]:
     ]
 
 
-WORKLOADS: dict[str, Callable[[int], list[Turn]]] = {
+WORKLOADS: dict[str, Callable[..., list[Turn]]] = {
     "conversations": conversations,
     "shared prompts": shared_prompts,
     "floods": floods,
