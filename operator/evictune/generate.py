@@ -14,7 +14,11 @@ from pathlib import Path
 import yaml
 
 from evictune.api.crd import crd
-from evictune.api.reference import reference_markdown, regimes_markdown
+from evictune.api.reference import (
+    configuration_markdown,
+    reference_markdown,
+    regimes_markdown,
+)
 from evictune.observe.metrics_page import metrics_page
 
 CRD_FILE = "charts/evictune/files/crd.yaml"
@@ -26,6 +30,7 @@ def generated() -> Mapping[str, str]:
     return {
         CRD_FILE: _CRD_HEADER + yaml.safe_dump(crd(), sort_keys=False, width=100),
         "docs/reference/evictionpolicy.md": reference_markdown(),
+        "docs/reference/configuration.md": configuration_markdown(),
         "docs/regimes.md": regimes_markdown(),
         "docs/metrics.md": metrics_page(),
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from evictune.api.quantity import FieldError
-from evictune.api.sources import SourceKind, parse_configuration
+from evictune.api.source_definition import PROMETHEUS_OPTIONS, BasicAuth, PodLabels
+from evictune.api.sources import CONFIGURATION_OPTIONS, SourceKind, parse_configuration
 
 HEADERS = "sources.a.prometheus.headers"
 FULL = """
@@ -14,8 +15,13 @@ sources:
       url: http://prometheus:9090/prefix/
       timeout: 2s
       headers: {X-Scope-OrgID: team-a}
+      headerFiles: {X-Api-Key: /etc/key}
       bearerTokenFile: /var/run/token
       caFile: /etc/ca.pem
+      certFile: /etc/tls.crt
+      keyFile: /etc/tls.key
+      parameters: {dedup: "true"}
+      labels: {pod: kubernetes_pod_name}
   engines: {direct: {timeout: 500ms}}
 namespaces: [serve-a]
 lease: {name: evictune-a, namespace: operators}
@@ -32,6 +38,10 @@ def test_everything_arrives() -> None:
     assert default.url == "http://prometheus:9090/prefix"
     assert (default.timeout, dict(default.headers)) == (2.0, {"X-Scope-OrgID": "team-a"})
     assert (default.bearer_token_file, default.ca_file) == ("/var/run/token", "/etc/ca.pem")
+    assert (default.cert_file, default.key_file) == ("/etc/tls.crt", "/etc/tls.key")
+    assert dict(default.header_files) == {"X-Api-Key": "/etc/key"}
+    assert dict(default.parameters) == {"dedup": "true"}
+    assert default.labels == PodLabels("namespace", "kubernetes_pod_name")
     engines = configuration.sources["engines"]
     assert (engines.name, engines.kind, engines.timeout) == ("engines", SourceKind.DIRECT, 0.5)
     assert configuration.namespaces == ("serve-a",)
@@ -126,3 +136,54 @@ def test_a_header_that_cannot_be_used_is_not_repeated() -> None:
         )
     assert caught.value.field == "sources.a.prometheus.headers.Authorization"
     assert "123456" not in str(caught.value)
+
+
+def prometheus(options: str) -> str:
+    return f"sources: {{a: {{prometheus: {{url: 'https://x', {options}}}}}}}"
+
+
+def test_a_user_and_the_file_of_a_password() -> None:
+    text = prometheus("basicAuth: {username: me, passwordFile: /etc/password}")
+    (source,) = parse_configuration(text).sources.values()
+    assert source.basic_auth == BasicAuth("me", "/etc/password")
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "remedy"),
+    [
+        ("certFile: /c", "certFile", "keyFile"),
+        ("keyFile: /k", "keyFile", "certFile"),
+        ("basicAuth: {username: me}", "basicAuth.passwordFile", "absolute path"),
+        ("basicAuth: {username: 'm:e', passwordFile: /p}", "basicAuth.username", "colon"),
+        ("basicAuth: {username: me, password: x}", "basicAuth.password", "not known"),
+        ("parameters: {time: '1'}", "parameters.time", "itself"),
+        ("parameters: {dedup: true}", "parameters.dedup", "quote it"),
+        ("labels: {pod: kubernetes-pod}", "labels.pod", "name of a label"),
+        ("labels: {node: x}", "labels.node", "not known"),
+        ("headerFiles: {X-Key: key}", "headerFiles.X-Key", "absolute path"),
+        ("headerFiles: {X Key: /key}", "headerFiles.X Key", "name of a header"),
+    ],
+)
+def test_mistakes_in_how_a_store_is_asked(options: str, field: str, remedy: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        parse_configuration(prometheus(options))
+    assert caught.value.field == f"sources.a.prometheus.{field}"
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "bearerTokenFile: /t, basicAuth: {username: me, passwordFile: /p}",
+        "bearerTokenFile: /t, headers: {authorization: x}",
+        "headers: {X-Key: a}, headerFiles: {x-key: /k}",
+    ],
+)
+def test_of_two_credentials_for_one_header_none_silently_wins(options: str) -> None:
+    with pytest.raises(FieldError, match="give it once"):
+        parse_configuration(prometheus(options))
+
+
+def test_every_option_is_described_once() -> None:
+    for options in (CONFIGURATION_OPTIONS, PROMETHEUS_OPTIONS):
+        assert all(kind and meaning.endswith(".") for kind, meaning in options.values())

@@ -5,9 +5,15 @@ A `Meaning` says what a measure is, and how it is read and pooled, whatever the 
 one measure, the first in the table wins; names are never summed. docs/metrics.md is generated from
 these two tables (`python -m evictune.observe.metrics_page`).
 
-Sources: vllm/v1/metrics/loggers.py of 0.32 (captured under tests/data/exposition); the older names
-from vllm-project/vllm pull requests 14136, 18354 and 29330, the newer ones from 30189 and 33290;
-SGLang's production metrics page.
+Sources. vLLM: vllm/engine/metrics.py of 0.6 (V0), vllm/v1/metrics/loggers.py of 0.8, 0.10 and 0.32
+(the last captured under tests/data/exposition), and the pull requests that changed a name: 4464 and
+10853 (times of requests), 14136 (hit-rate gauge), 18354, 24245 and 29330 (gpu_ prefix), 30189 and
+33290 (computed tokens). SGLang: docs/references/production_metrics.md (a captured page) and
+python/sglang/srt/observability/metrics_collector.py.
+
+Read on purpose from nowhere: vllm:gpu_prefix_cache_hit_rate (0.6 to 0.8) and sglang:cache_hit_rate,
+which are of the process's life or of one batch, once in percent; sglang:num_retracted_reqs, a gauge
+of the last step; vllm:time_in_queue_requests, which repeats the queue time.
 """
 
 from __future__ import annotations
@@ -55,25 +61,31 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """kind: how it is read; pooling: how the engines' values become one reading, in words."""
+    """kind: how it is read; pooling: how the engines' values become one reading, in words.
+
+    additive: the parts of one rank's measure are summed, else the largest counts.
+    """
 
     kind: Kind
     unit: str
     pooling: str
+    additive: bool = True
 
 
 @dataclass(frozen=True)
 class Name:
     """Where an engine keeps a measure.
 
-    base: the metric's name as the engine declares it. labels: only samples with these labels
-    count. versions: the engine's releases that have it, in words.
+    base: the metric's name as the engine's page has it. since, until: the first and the last
+    release that have it; empty: every release that evictune knows. labels: only samples with these
+    labels count ("": or without the label).
     """
 
     measure: Measure
     engine: Engine
     base: str
-    versions: str
+    since: str = ""
+    until: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -81,13 +93,36 @@ class Name:
         """The name of the samples on the page: a histogram's buckets carry a suffix."""
         return f"{self.base}_bucket" if MEANINGS[self.measure].kind is Kind.BUCKETS else self.base
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The sample's name, and what pipelines between engine and store make of it.
+
+        OpenTelemetry and some gateways write _ for the colon, and add or drop the suffix _total.
+        """
+        bare = self.sample.removesuffix("_total") if _is_total(self) else self.sample
+        stems = dict.fromkeys((self.sample, bare))
+        return tuple(dict.fromkeys(each for s in stems for each in (s, s.replace(":", "_"))))
+
+    @property
+    def versions(self) -> str:
+        """The releases that have it, in words."""
+        if self.since and self.until:
+            return f"{self.since} to {self.until}"
+        if self.until:
+            return f"up to {self.until}"
+        return f"{self.since} and later" if self.since else "all"
+
+
+def _is_total(name: Name) -> bool:
+    return MEANINGS[name.measure].kind is Kind.COUNTER and name.base.endswith("_total")
+
 
 _HOTTEST = "the hottest engine rank's"
-_SUM = "summed over pods and engine ranks"
+_SUM = "summed over parts, pods and engine ranks"
 
 MEANINGS: Mapping[Measure, Meaning] = {
     Measure.TTFT: Meaning(Kind.BUCKETS, "seconds", f"buckets {_SUM}, then the quantile's bucket"),
-    Measure.KV_USAGE: Meaning(Kind.GAUGE, "0..1", _HOTTEST),
+    Measure.KV_USAGE: Meaning(Kind.GAUGE, "0..1", _HOTTEST, additive=False),
     Measure.RUNNING: Meaning(Kind.GAUGE, "requests", _SUM),
     Measure.WAITING: Meaning(Kind.GAUGE, "requests", _SUM),
     Measure.PREEMPTIONS: Meaning(Kind.COUNTER, "preemptions", f"{_HOTTEST} rate per second"),
@@ -104,49 +139,59 @@ MEANINGS: Mapping[Measure, Meaning] = {
 }
 
 _V, _S = Engine.VLLM, Engine.SGLANG
+# Where SGLang schedules by priority, it shows every priority's share beside the whole.
+_WHOLE = {"priority": ""}
 
 NAMES: tuple[Name, ...] = (
-    Name(Measure.TTFT, _V, "vllm:time_to_first_token_seconds", "all"),
-    Name(Measure.KV_USAGE, _V, "vllm:kv_cache_usage_perc", "0.10 and later"),
-    Name(Measure.KV_USAGE, _V, "vllm:gpu_cache_usage_perc", "before 0.12"),
-    Name(Measure.RUNNING, _V, "vllm:num_requests_running", "all"),
-    Name(Measure.WAITING, _V, "vllm:num_requests_waiting", "all"),
-    Name(Measure.PREEMPTIONS, _V, "vllm:num_preemptions_total", "all"),
-    Name(Measure.CACHE_QUERIES, _V, "vllm:prefix_cache_queries_total", "0.10 and later"),
-    Name(Measure.CACHE_QUERIES, _V, "vllm:gpu_prefix_cache_queries_total", "0.8 to 0.11"),
-    Name(Measure.CACHE_HITS, _V, "vllm:prefix_cache_hits_total", "0.10 and later"),
-    Name(Measure.CACHE_HITS, _V, "vllm:gpu_prefix_cache_hits_total", "0.8 to 0.11"),
-    Name(Measure.QUEUE_SECONDS, _V, "vllm:request_queue_time_seconds_sum", "all"),
-    Name(Measure.QUEUED_REQUESTS, _V, "vllm:request_queue_time_seconds_count", "all"),
-    Name(Measure.PREFILL_SECONDS, _V, "vllm:request_prefill_time_seconds_sum", "all"),
-    Name(
-        Measure.PREFILL_TOKENS,
-        _V,
-        "vllm:request_prefill_kv_computed_tokens_sum",
-        "0.13 and later",
-    ),
+    Name(Measure.TTFT, _V, "vllm:time_to_first_token_seconds"),
+    Name(Measure.KV_USAGE, _V, "vllm:kv_cache_usage_perc", "0.10"),
+    Name(Measure.KV_USAGE, _V, "vllm:gpu_cache_usage_perc", until="0.11"),
+    Name(Measure.RUNNING, _V, "vllm:num_requests_running"),
+    Name(Measure.WAITING, _V, "vllm:num_requests_waiting"),
+    Name(Measure.PREEMPTIONS, _V, "vllm:num_preemptions_total"),
+    Name(Measure.CACHE_QUERIES, _V, "vllm:prefix_cache_queries_total", "0.10"),
+    # In blocks before 0.9: only the ratio of the two is used.
+    Name(Measure.CACHE_QUERIES, _V, "vllm:gpu_prefix_cache_queries_total", "0.8", "0.11"),
+    Name(Measure.CACHE_HITS, _V, "vllm:prefix_cache_hits_total", "0.10"),
+    Name(Measure.CACHE_HITS, _V, "vllm:gpu_prefix_cache_hits_total", "0.8", "0.11"),
+    Name(Measure.QUEUE_SECONDS, _V, "vllm:request_queue_time_seconds_sum", "0.6.4"),
+    Name(Measure.QUEUED_REQUESTS, _V, "vllm:request_queue_time_seconds_count", "0.6.4"),
+    # 0.6.4 has it too, but with the decode time in it.
+    Name(Measure.PREFILL_SECONDS, _V, "vllm:request_prefill_time_seconds_sum", "0.6.5"),
+    Name(Measure.PREFILL_TOKENS, _V, "vllm:request_prefill_kv_computed_tokens_sum", "0.13"),
     Name(
         Measure.COMPUTED_TOKENS,
         _V,
         "vllm:prompt_tokens_by_source_total",
-        "0.16 and later",
-        {"source": "local_compute"},
+        "0.16",
+        labels={"source": "local_compute"},
     ),
+    Name(Measure.COMPUTED_TOKENS, _V, "vllm:request_prefill_kv_computed_tokens_sum", "0.13"),
+    Name(Measure.PROMPT_TOKENS, _V, "vllm:request_prompt_tokens_sum"),
+    Name(Measure.PROMPTS, _V, "vllm:request_prompt_tokens_count"),
+    Name(Measure.CACHE_CONFIG, _V, "vllm:cache_config_info"),
+    Name(Measure.TTFT, _S, "sglang:time_to_first_token_seconds"),
+    Name(Measure.KV_USAGE, _S, "sglang:token_usage"),
+    Name(Measure.RUNNING, _S, "sglang:num_running_reqs", labels=_WHOLE),
+    Name(Measure.WAITING, _S, "sglang:num_queue_reqs", labels=_WHOLE),
+    # A request is retracted where vLLM preempts it.
+    Name(Measure.PREEMPTIONS, _S, "sglang:num_retracted_requests_total", "0.5"),
+    Name(Measure.CACHE_QUERIES, _S, "sglang:prompt_tokens_total"),
+    Name(Measure.CACHE_HITS, _S, "sglang:cached_tokens_total", "0.4.2"),
+    Name(Measure.QUEUE_SECONDS, _S, "sglang:queue_time_seconds_sum", "0.5"),
+    Name(Measure.QUEUED_REQUESTS, _S, "sglang:queue_time_seconds_count", "0.5"),
     Name(
         Measure.COMPUTED_TOKENS,
-        _V,
-        "vllm:request_prefill_kv_computed_tokens_sum",
-        "0.13 and later",
+        _S,
+        "sglang:realtime_tokens_total",
+        "0.5",
+        labels={"mode": "prefill_compute"},
     ),
-    Name(Measure.PROMPT_TOKENS, _V, "vllm:request_prompt_tokens_sum", "all"),
-    Name(Measure.PROMPTS, _V, "vllm:request_prompt_tokens_count", "all"),
-    Name(Measure.CACHE_CONFIG, _V, "vllm:cache_config_info", "all"),
-    Name(Measure.TTFT, _S, "sglang:time_to_first_token_seconds", "all"),
-    Name(Measure.KV_USAGE, _S, "sglang:token_usage", "all"),
-    Name(Measure.RUNNING, _S, "sglang:num_running_reqs", "all"),
-    Name(Measure.WAITING, _S, "sglang:num_queue_reqs", "all"),
 )
 
+# Labels by which an engine divides a measure of a rank: its parts are summed. (Served adapters have
+# model names of their own.) Series that differ in any other label repeat each other.
+PART_LABELS: tuple[str, ...] = ("model_name", "is_streaming", "cache_source")
 # The label that tells the ranks of one pod apart; an engine without it is rank "0".
 RANK_LABELS: tuple[str, ...] = ("engine", "dp_rank")
 INFO_LABELS: tuple[str, ...] = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
@@ -173,6 +218,11 @@ def names_of(measure: Measure, engine: Engine | None = None) -> tuple[Name, ...]
     return tuple(
         name for name in NAMES if name.measure is measure and engine in (None, name.engine)
     )
+
+
+def part_of(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Which part of a rank's measure the series is."""
+    return tuple(labels.get(label, "") for label in PART_LABELS)
 
 
 def rank_of(labels: Mapping[str, str]) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evictune.api.observation import Unknown
 from evictune.observe.dialects import Measure
+from evictune.observe.engine_page import largest
 from evictune.observe.snapshot import PodKey, RankKey, Snapshot
+
+# Two scrapers of one engine agree but for the moments of their scrapes.
+_SAME_SHARE = 0.05
+_SAME_COUNT = 2.0
 
 
 @dataclass
@@ -21,14 +27,27 @@ class Draft:
     names: dict[Measure, dict[RankKey, str]] = field(default_factory=dict)
     faults: dict[Measure, Unknown] = field(default_factory=dict)
     pod_faults: dict[PodKey, Unknown] = field(default_factory=dict)
+    stray: str = ""
+    doubtful: set[tuple[Measure, RankKey, float]] = field(default_factory=set)
 
     def add_value(self, measure: Measure, key: RankKey, value: float) -> None:
-        """A gauge, or a counter's increase."""
-        self.values.setdefault(measure, {})[key] = value
+        """A gauge, or a counter's increase. Of values that repeat each other the largest stays."""
+        of = self.values.setdefault(measure, {})
+        of[key] = largest((of.get(key, value), value))
 
     def add_bucket(self, measure: Measure, key: RankKey, bound: float, grown: float) -> None:
-        """The increase of a cumulative bucket."""
-        self.buckets.setdefault(measure, {}).setdefault(key, {})[bound] = grown
+        """The increase of a cumulative bucket.
+
+        A bound may come twice, as "1" and "1.0": Prometheus 3 spells it anew, and each is then of a
+        part of the window. A bound whose two counts differ is left out: the buckets beside it are
+        merged, which is coarser and true.
+        """
+        of = self.buckets.setdefault(measure, {}).setdefault(key, {})
+        other = of.setdefault(bound, grown)
+        of[bound] = largest((other, grown))
+        differ = abs(other - grown) > max(_SAME_COUNT, _SAME_SHARE * other)
+        if differ and math.isfinite(bound):
+            self.doubtful.add((measure, key, bound))
 
     def add_name(self, measure: Measure, key: RankKey, name: str) -> None:
         """The name by which a rank exposes a measure."""
@@ -36,6 +55,8 @@ class Draft:
 
     def done(self) -> Snapshot:
         """The snapshot."""
+        for measure, key, bound in self.doubtful:
+            self.buckets[measure][key].pop(bound, None)
         return Snapshot(
             values=self.values,
             buckets=self.buckets,
@@ -44,4 +65,5 @@ class Draft:
             names=self.names,
             faults=self.faults,
             pod_faults=self.pod_faults,
+            stray=self.stray,
         )

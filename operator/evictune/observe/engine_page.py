@@ -14,6 +14,7 @@ from evictune.observe.dialects import (
     Kind,
     Measure,
     Name,
+    part_of,
     rank_of,
 )
 from evictune.observe.exposition import ExpositionError, Sample
@@ -21,6 +22,8 @@ from evictune.observe.exposition import ExpositionError, Sample
 # A measure of a rank; of a bucket, also its upper bound.
 Gauge = tuple[Measure, str]
 Counter = tuple[Measure, str, float | None]
+# The largest value of every part of a rank's measure.
+_Parts = dict[tuple[str, float | None], dict[tuple[str, ...], float]]
 
 
 @dataclass
@@ -35,14 +38,15 @@ class EnginePage:
 
 def sample_names(engine: Engine) -> frozenset[str]:
     """The sample names that matter of this engine's page."""
-    return frozenset(name.sample for name in NAMES if name.engine is engine)
+    return frozenset(each for name in NAMES if name.engine is engine for each in name.spellings)
 
 
 def read_engine_page(samples: Iterable[Sample], engine: Engine) -> EnginePage:
     """The page's measures. Of a measure's names the first in the table that a rank has wins.
 
-    Series of a rank that differ in other labels repeat each other (tensor-parallel ranks do so in
-    SGLang): the largest counts. Raises ExpositionError for a bucket without its bound.
+    Parts of a rank's measure (PART_LABELS) are summed. Series that differ in other labels repeat
+    each other, as tensor-parallel ranks do in SGLang: the largest counts. Raises ExpositionError
+    for a bucket without its bound.
     """
     by_name: dict[str, list[Sample]] = {}
     for sample in samples:
@@ -50,27 +54,41 @@ def read_engine_page(samples: Iterable[Sample], engine: Engine) -> EnginePage:
     page = EnginePage()
     for name in NAMES:
         if name.engine is engine:
-            for sample in by_name.get(name.sample, ()):
-                _enter(page, name, sample)
+            samples = [each for spelling in name.spellings for each in by_name.get(spelling, ())]
+            _enter(page, name, [each for each in samples if _counts(name, each)])
     return page
 
 
-def _enter(page: EnginePage, name: Name, sample: Sample) -> None:
-    rank = rank_of(sample.labels)
-    if any(sample.labels.get(label) != value for label, value in name.labels.items()):
-        return
-    if page.names.setdefault((name.measure, rank), name.base) != name.base:
-        return  # A preferred name of this measure is there: names are never summed.
-    match MEANINGS[name.measure].kind:
-        case Kind.GAUGE:
-            gauge = (name.measure, rank)
-            page.gauges[gauge] = max(page.gauges.get(gauge, sample.value), sample.value)
-        case Kind.COUNTER | Kind.BUCKETS as kind:
-            bound = _bound(sample) if kind is Kind.BUCKETS else None
-            counter = (name.measure, rank, bound)
-            page.counters[counter] = max(page.counters.get(counter, sample.value), sample.value)
-        case Kind.INFO:
+def largest(values: Iterable[float]) -> float:
+    """Of values that repeat each other; NaN where one of them is: it hides what another says."""
+    values = list(values)
+    return math.nan if any(math.isnan(value) for value in values) else max(values)
+
+
+def _counts(name: Name, sample: Sample) -> bool:
+    return all(sample.labels.get(label, "") == value for label, value in name.labels.items())
+
+
+def _enter(page: EnginePage, name: Name, samples: Iterable[Sample]) -> None:
+    meaning = MEANINGS[name.measure]
+    parts: _Parts = {}
+    for sample in samples:
+        rank = rank_of(sample.labels)
+        if page.names.setdefault((name.measure, rank), name.base) != name.base:
+            continue  # A preferred name of this measure is there: names are never summed.
+        if meaning.kind is Kind.INFO:
             page.infos[rank] = {k: v for k, v in sample.labels.items() if k in INFO_LABELS}
+            continue
+        bound = _bound(sample) if meaning.kind is Kind.BUCKETS else None
+        of = parts.setdefault((rank, bound), {})
+        part = part_of(sample.labels)
+        of[part] = largest((of.get(part, sample.value), sample.value))
+    for (rank, bound), of in parts.items():
+        value = sum(of.values()) if meaning.additive else largest(of.values())
+        if meaning.kind is Kind.GAUGE:
+            page.gauges[name.measure, rank] = value
+        else:
+            page.counters[name.measure, rank, bound] = value
 
 
 def _bound(sample: Sample) -> float:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from evictune.observe.dialects import DEFAULT_PORTS, MEANINGS, NAMES, PLUGIN_PORT, PLUGIN_SERIES
+from evictune.observe.dialects import (
+    DEFAULT_PORTS,
+    MEANINGS,
+    NAMES,
+    PART_LABELS,
+    PLUGIN_PORT,
+    PLUGIN_SERIES,
+)
 from evictune.observe.target import METRICS_PORT_ANNOTATION
 from evictune.operator_metrics import OperatorMetrics
 
-_INTRODUCTION = """\
+_INTRODUCTION = f"""\
 # Metrics that evictune reads
 
 Generated from `evictune/observe/dialects.py` and `evictune/operator_metrics.py` (`make generate`).
@@ -22,7 +29,10 @@ plays no part.
 ## From the engines
 
 Where an engine rank exposes several names of one measure, the first one listed is read; names are
-never summed. The names in use stand in the policy's status.
+never summed. Pipelines that write `_` for the `:`, or drop the suffix `_total`, are understood.
+Series of a rank that differ in the labels {", ".join(f"`{label}`" for label in PART_LABELS)} are parts of one measure, and
+summed; series that differ in any other label (two scrape jobs, replicas of the store,
+tensor-parallel ranks) repeat each other, and the largest counts.
 """
 
 _SOURCES = f"""\
@@ -35,8 +45,13 @@ The first bound must lie below what is ever measured: when every request falls i
 bucket, the reading is Unknown (`Implausible`).
 
 A **Prometheus** source must label the series with `namespace` and `pod`, as the usual pod
-discovery does. Every sampler asks one query for each measure, for all policies with the same
-source and window. The window should span several scrape intervals.
+discovery does; the source's option `labels` names others (see the
+[configuration](reference/configuration.md)). Every sampler asks one query for each measure, for all
+policies with the same source and window, and one more while a namespace has no series at all. The
+window should span several scrape intervals. The store evaluates at its own clock. An increase counts
+only while its series is still there; a gauge without a mark of staleness, of a pod replaced under
+its own name, is seen for as long as the store looks back (5 minutes). An answer that the store calls
+partial (`warnings`) is refused.
 
 The **direct** source scrapes `http://POD_IP:PORT/metrics` at every look. PORT is `--port` of the
 engine's command line, else the container's port named `metrics` or `http`, else

@@ -170,24 +170,40 @@ class Pooling:
         if complete and faults:
             return faults[0]
         cause = f": {faults[0].message}" if faults else ""
-        series = " or ".join(f"{name.base}" for name in names_of(measure, self.engine))
+        names = names_of(measure, self.engine)
+        series = " or ".join(name.base for name in names)
         if not complete:
             return Unknown(
                 Reason.INCOMPLETE_COVERAGE,
                 f"source {self.source!r} has {series} of {len(self.pods) - len(missing)} of "
                 f"{len(self.pods)} ready pods, not of {_pods(missing)}{cause}",
             )
+        if self._seen & set(self.pods) and all(name.since or name.until for name in names):
+            releases = "; ".join(f"{name.base}: {name.versions}" for name in names)
+            return Unknown(
+                Reason.NOT_MEASURABLE,
+                f"source {self.source!r} has other series of {_pods(self.pods)}, but no {series}: "
+                f"not every release of {self.engine} exposes it ({releases})",
+            )
         return Unknown(
             Reason.NO_SERIES,
             f"source {self.source!r} has no {series} of {_pods(self.pods)}{self._others()}",
         )
 
+    @property
+    def _seen(self) -> set[PodKey]:
+        """The pods of which the source has any series."""
+        return {rank.pod for of in self.snapshot.values.values() for rank in of}
+
     def _others(self) -> str:
-        """Which other pods of the namespace the source knows: labels may be set wrongly."""
+        """What the source has instead: labels may be set wrongly."""
+        if self._seen & set(self.pods):
+            return ""
         namespaces = {pod.namespace for pod in self.pods}
-        seen = {rank.pod for of in self.snapshot.values.values() for rank in of}
-        others = sorted(pod for pod in seen - set(self.pods) if pod.namespace in namespaces)
-        return f"; it has series of {_pods(others)}" if others else ""
+        others = sorted(pod for pod in self._seen if pod.namespace in namespaces)
+        if others:
+            return f"; it has series of {_pods(others)}"
+        return f"; {self.snapshot.stray}" if self.snapshot.stray else ""
 
     def _names(self, measure: Measure) -> str:
         """The names in use by the ready pods' ranks; the preferred one where none is seen."""

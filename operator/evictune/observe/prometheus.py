@@ -1,29 +1,38 @@
 """Instant queries to a Prometheus-compatible store, with the client library's habits changed.
 
 prometheus-api-client retries with back-off behind the caller's back, has no time limit, joins a
-trailing slash wrongly, drops the result's type and reports a refusal as a traceback of bytes. Here
-it asks once, within a limit; what comes back is checked before the library sees it; and what went
-wrong is told in one line that holds no header, token or query.
+trailing slash wrongly, drops the result's type and warnings, and reports a refusal as a traceback
+of bytes. Here it asks once, within a limit; what comes back is checked before the library sees it;
+and what went wrong is told in one line that holds no header, token or query.
+
+No time is sent: the store evaluates at its own, whatever the operator's clock says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+import io
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusConnect
-from requests.auth import AuthBase
 from urllib3.util.retry import Retry
 
 from evictune.api.sources import SourceDefinition
+from evictune.observe.credentials import CredentialError, Credentials, tls_cause
 
 _EXCERPT = 120
+_CHUNK = 64 * 2**10
+_CREDENTIALS = "check the source's headers, basicAuth, bearerTokenFile and certFile"
 _HINTS: Mapping[int, str] = {
-    401: "check the source's headers and bearerTokenFile",
-    403: "check the source's headers and bearerTokenFile",
+    400: "check the source's url, headers and parameters",
+    401: _CREDENTIALS,
+    403: _CREDENTIALS,
     404: "check the path of the source's url",
+    429: "the store limits how often it may be asked: raise the policies' behavior.interval",
 }
 
 Series = Mapping[str, Any]
@@ -37,22 +46,32 @@ class AnswerError(Exception):
     """The store answered this query, but not with a vector."""
 
 
+class _Deadline(threading.local):
+    """When the query of this thread must be answered, seconds of the monotonic clock."""
+
+    at = math.inf
+
+
 class PrometheusClient:
     """Blocking queries to one source; safe to use from several threads."""
 
     def __init__(self, definition: SourceDefinition) -> None:
         self._definition = definition
+        self._credentials = Credentials(definition)
+        self._deadline = _Deadline()
         session = requests.Session()
         # Headers, tenant and token are for the administrator's address alone.
         session.max_redirects = 0
         session.verify = definition.ca_file or True
+        if definition.cert_file and definition.key_file:
+            session.cert = (definition.cert_file, definition.key_file)
         session.hooks["response"].append(self._check)
         self._connect = PrometheusConnect(
             url=definition.url.rstrip("/"),
             headers=dict(definition.headers),
             session=session,
             retry=Retry(total=0, read=False),
-            auth=_Bearer(definition.bearer_token_file) if definition.bearer_token_file else None,
+            auth=self._credentials,
         )
 
     def vector(self, query: str, timeout: float) -> Sequence[Series]:
@@ -61,7 +80,11 @@ class PrometheusClient:
         Raises AccessError, or AnswerError where only this query is at fault.
         """
         try:
-            result: Sequence[Series] = self._connect.custom_query(query, timeout=timeout)
+            self._deadline.at = time.monotonic() + timeout
+            self._credentials.check_files()
+            result: Sequence[Series] = self._connect.custom_query(
+                query, params=dict(self._definition.parameters), timeout=timeout
+            )
         except requests.TooManyRedirects as error:
             place = error.response.headers.get("Location", "") if error.response is not None else ""
             target = place.partition("?")[0]
@@ -72,9 +95,8 @@ class PrometheusClient:
             ) from None
         except OSError as error:  # requests' own errors, and files that cannot be read
             raise AccessError(f"{self.place}: {_cause(error)}") from None
-        except UnicodeError:
-            # The token's text is not repeated.
-            raise AccessError(f"{self.place}: bearerTokenFile does not hold a token") from None
+        except CredentialError as error:
+            raise AccessError(f"{self.place}: {error}") from None
         # Some stores written in Go answer null for an empty list.
         return result or []
 
@@ -91,6 +113,7 @@ class PrometheusClient:
         """Called by requests with every answer, before the library reads it."""
         if response.is_redirect:
             return
+        self._receive(response)
         body = self._body(response)
         if response.status_code in (400, 422) and "error" in body:
             raise AnswerError(f"{self.place} cannot answer: {self._told(str(body['error']))}")
@@ -105,9 +128,29 @@ class PrometheusClient:
             raise AccessError(
                 f"{self.place} does not speak Prometheus's API: {self._told(response.text)}"
             )
+        self._require_whole(body)
         kind, result = data.get("resultType"), data["result"]
         if kind != "vector" or not isinstance(result, list | None):
             raise AnswerError(f"{self.place} answers with a {kind}, not with a vector")
+
+    def _receive(self, response: requests.Response) -> None:
+        """Read the answer within the time that is left: requests limits the time between bytes."""
+        body = bytearray()
+        while chunk := response.raw.read1(_CHUNK, decode_content=True):
+            body += chunk
+            if time.monotonic() > self._deadline.at:
+                raise requests.Timeout
+        response.raw = io.BytesIO(bytes(body))
+
+    def _require_whole(self, body: Mapping[str, Any]) -> None:
+        """Refuse what a store or gateway itself calls incomplete, such as Thanos' partial answers.
+
+        Prometheus warns where it leaves elements out. (Its `infos` tell of style.)
+        """
+        warnings = body.get("warnings")
+        if warnings:
+            told = "; ".join(map(str, warnings)) if isinstance(warnings, list) else str(warnings)
+            raise AnswerError(f"{self.place} answers in part only: {self._told(told)}")
 
     @staticmethod
     def _body(response: requests.Response) -> Mapping[str, Any]:
@@ -120,35 +163,15 @@ class PrometheusClient:
 
     def _told(self, text: str) -> str:
         """The first bytes of an answer, without any secret that it may repeat."""
-        for secret in self._secrets():
+        for secret in filter(None, self._credentials.secrets()):
             text = text.replace(secret, "***")
         return repr(" ".join(text.split())[:_EXCERPT])
-
-    def _secrets(self) -> Iterator[str]:
-        yield from filter(None, self._definition.headers.values())
-        if self._definition.bearer_token_file:
-            yield _token(self._definition.bearer_token_file)
-
-
-class _Bearer(AuthBase):
-    """A token read anew for every request: projected tokens are rotated."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {_token(self._file)}"
-        return request
-
-
-def _token(file: str) -> str:
-    return Path(file).read_text("utf-8").strip()
 
 
 def _cause(error: BaseException) -> str:
     """The innermost cause in words: what wraps it repeats the query."""
     if isinstance(error, requests.exceptions.SSLError):
-        return "the certificate is not trusted: check the source's caFile"
+        return tls_cause(error)
     inner: BaseException | None = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:

@@ -8,6 +8,7 @@ threads waiting and delays nobody else.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,17 +16,19 @@ from dataclasses import dataclass
 
 from evictune.api.observation import Unknown
 from evictune.api.reasons import Reason
-from evictune.api.sources import SourceDefinition
+from evictune.api.sources import PodLabels, SourceDefinition
 from evictune.observe.dialects import INFO_LABELS, MEANINGS, Kind, Measure, rank_of
 from evictune.observe.draft import Draft
 from evictune.observe.prometheus import AccessError, AnswerError, PrometheusClient, Series
-from evictune.observe.promql import SERIES_LABEL, query
+from evictune.observe.promql import EXPORTED, SERIES_LABEL, query, stray_query
 from evictune.observe.snapshot import PodKey, RankKey, Snapshot, SourceError
 from evictune.observe.target import EnginePod
 
 _THREADS = 4
 # Namespaces and windows that no policy asked about for so long are no longer sampled.
 _FORGET_SECONDS = 3600.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,7 @@ class PrometheusSource:
         sampler = self._samplers.get(window)
         if sampler is None:
             self._forget()
-            sampler = Sampler(
-                self._client, window, self._definition.timeout, self._threads, self._clock
-            )
+            sampler = Sampler(self._client, self._definition, window, self._threads, self._clock)
             self._samplers[window] = sampler
         return await sampler.snapshot(pods[0].key.namespace, max_age)
 
@@ -74,14 +75,15 @@ class Sampler:
     def __init__(
         self,
         client: PrometheusClient,
+        definition: SourceDefinition,
         window: float,
-        timeout: float,
         threads: ThreadPoolExecutor,
         clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._window = window
-        self._timeout = timeout
+        self._timeout = definition.timeout
+        self._labels = definition.labels
         self._threads = threads
         self._clock = clock
         self._asked: dict[str, float] = {}
@@ -134,27 +136,71 @@ class Sampler:
         """All queries of a round, in a thread. Stops at the first that the source refuses."""
         deadline = time.monotonic() + self._timeout
         draft = Draft()
-        for measure in Measure:
-            remaining = max(0.05, deadline - time.monotonic())
-            try:
-                text = query(measure, namespaces, self._window)
-                for series in self._client.vector(text, remaining):
-                    _add(draft, measure, series, self._window)
-            except AccessError as error:
-                return SourceError(Unknown(Reason.SOURCE_UNAVAILABLE, str(error)))
-            except AnswerError as error:
-                draft.faults[measure] = Unknown(Reason.SOURCE_UNAVAILABLE, str(error))
+        try:
+            for measure in Measure:
+                text = query(measure, namespaces, self._window, self._labels)
+                try:
+                    for series in self._client.vector(text, self._rest(deadline)):
+                        _add(draft, measure, series, self._window, self._labels)
+                except AnswerError as error:
+                    draft.faults[measure] = Unknown(Reason.SOURCE_UNAVAILABLE, str(error))
+            self._note_stray(draft, namespaces, deadline)
+        except AccessError as error:
+            return SourceError(Unknown(Reason.SOURCE_UNAVAILABLE, str(error)))
         _note_warming_up(draft, self._window)
         return draft.done()
 
+    def _rest(self, deadline: float) -> float:
+        """Seconds left of the round. Raises AccessError when there are none."""
+        rest = deadline - time.monotonic()
+        if rest <= 0:
+            raise AccessError(f"{self._client.place} gave no answer within {self._timeout:g} s")
+        return rest
 
-def _add(draft: Draft, measure: Measure, series: Series, window: float) -> None:
+    def _note_stray(self, draft: Draft, namespaces: frozenset[str], deadline: float) -> None:
+        """One query more where a namespace has no series at all: what is there instead?"""
+        seen = {rank.pod.namespace for of in draft.values.values() for rank in of}
+        if draft.faults or namespaces <= seen:
+            return
+        text = stray_query(namespaces, self._labels)
+        try:
+            found = self._client.vector(text, self._rest(deadline))
+            draft.stray = _stray(found, self._labels)
+        except AnswerError as error:
+            # The readings do not depend on it.
+            log.debug("looking for series without a pod: %s", error)
+
+
+def _stray(found: Sequence[Series], labels: PodLabels) -> str:
+    """In words, how engines' series are labelled that belong to no pod; empty if there are none.
+
+    Without the labels' values: a policy's author may not be meant to see whose they are.
+    """
+    aside = EXPORTED + labels.namespace
+    for series in found:
+        names = series.get("metric", {})
+        missing = [each for each in (labels.namespace, labels.pod) if each not in names]
+        if missing:
+            kept = ", ".join(sorted(set(names) - {"__name__"}))
+            return (
+                f"it has engines' series without the label {' and '.join(missing)}; they have "
+                f"{kept}: name the right ones in the source's labels, or in the scrape job"
+            )
+    if any(aside in series.get("metric", {}) for series in found):
+        return (
+            f"it has series whose namespace is in {aside}: set honor_labels in the scrape job, or "
+            f"name the {EXPORTED} labels in the source's labels"
+        )
+    return ""
+
+
+def _add(draft: Draft, measure: Measure, series: Series, window: float, names: PodLabels) -> None:
     """One element of a vector. Raises AnswerError if it is not one."""
     try:
         labels = series["metric"]
         value = float(series["value"][1])
         bound = float(labels["le"]) if "le" in labels else None
-        pod = PodKey(labels.get("namespace", ""), labels.get("pod", ""))
+        pod = PodKey(labels.get(names.namespace, ""), labels.get(names.pod, ""))
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise AnswerError(
             f"an element of the answer for {measure} cannot be read: {error!r}"

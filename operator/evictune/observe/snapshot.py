@@ -40,6 +40,7 @@ class Snapshot:
     seconds: how long a time the increases of a rank cover.
     infos: labels of vllm:cache_config_info. names: the name in use, by measure and rank.
     faults: measures that could not be read at all. pod_faults: pods that could not.
+    stray: in words, which engines' series the source has that belong to no pod; empty if none.
     """
 
     values: Mapping[Measure, Mapping[RankKey, float]]
@@ -49,6 +50,7 @@ class Snapshot:
     names: Mapping[Measure, Mapping[RankKey, str]] = field(default_factory=dict)
     faults: Mapping[Measure, Unknown] = field(default_factory=dict)
     pod_faults: Mapping[PodKey, Unknown] = field(default_factory=dict)
+    stray: str = ""
 
 
 class SourceError(Exception):
