@@ -9,6 +9,7 @@ import io
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from evictune_policies.algorithms.catalog import POLICIES, Cost
 from evictune_policies.replay import cli
 from evictune_policies.replay.arguments import duration, prefill_cost
 from evictune_policies.replay.knobs import Knobs, combinations
+from evictune_policies.replay.mechanics import AGE_BINS
 from evictune_policies.replay.progress import Progress
 from evictune_policies.replay.record import record
 from evictune_policies.replay.result import Result
 from evictune_policies.replay.table import duration as told
 from evictune_policies.replay.table import table
-from evictune_policies.replay.text import comparison, gap_closed
+from evictune_policies.replay.text import ages, comparison, gap_closed
+from evictune_policies.replay.trace import Trace
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -191,7 +194,8 @@ def test_the_gap_is_told_where_both_its_ends_were_replayed() -> None:
 
 
 def test_comparison_has_a_table_for_each_capacity() -> None:
-    text = comparison([result("prefix-lru", [500, 900]), result("t-lru", [450, 700], 400)], [400])
+    results = [result("prefix-lru", [500, 900]), result("t-lru", [450, 700], 400)]
+    text = comparison(tenants_of(2, ("all",)), results, [400])
     assert text.startswith("10 blocks, 1,000 tokens\n")
     assert text.splitlines()[-1].startswith("order: one request at a time")
     lines = text.splitlines()
@@ -200,6 +204,44 @@ def test_comparison_has_a_table_for_each_capacity() -> None:
         *("p99", "mean", "above", "400", "TEL", "of", "gap", "recomputed"),
     ]  # fmt: skip
     assert lines[4].split()[:4] == ["prefix-lru", "30.0", "%", "500"]
+
+
+def tenants_of(requests: int, names: tuple[str, ...]) -> Trace:
+    """A trace of that many requests of 1,000 tokens, each tenant in turn."""
+    none, numbers = np.zeros(0, np.int32), np.arange(requests)
+    return Trace(
+        name="two",
+        block_tokens=100,
+        arrival=numbers.astype(float),
+        prompt_tokens=np.full(requests, 1000),
+        output_tokens=np.zeros(requests, np.int64),
+        starts=np.zeros(requests + 1, np.int64),
+        contents=none,
+        known_tokens=np.zeros(requests, np.int64),
+        parent=none,
+        depth=none,
+        previous=np.full(requests, -1, np.int32),
+        think=np.full(requests, np.nan),
+        tenant=(numbers % len(names)).astype(np.int32),
+        tenants=names,
+        final=np.ones(requests, np.bool_),
+    )
+
+
+def test_tenants_get_a_table_of_their_own() -> None:
+    text = comparison(tenants_of(2, ("ann", "bob")), [result("prefix-lru", [500, 900])], [])
+    assert "cached, of each tenant's prompt tokens" in text
+    assert text.splitlines()[-3].split() == ["prefix-lru", "50.0", "%", "10.0", "%"]
+    alone = comparison(tenants_of(2, ("all",)), [result("prefix-lru", [500, 900])], [])
+    assert "tenant" not in alone
+
+
+def test_ages_are_told_in_times() -> None:
+    aged = result("prefix-lru", [500, 900])
+    found = np.zeros(AGE_BINS, np.int64)
+    found[11:13] = [9, 1]  # below 2 s, and below 4 s
+    _, rows = ages([replace(aged, hit_age=found)])
+    assert rows == [["prefix-lru", "", "", "2 s", "2 s", "", ""]]
 
 
 class Terminal(io.StringIO):

@@ -24,27 +24,27 @@ from evictune_policies.replay.trace import Trace
 def compare(options: argparse.Namespace) -> None:
     """Every policy with every parameter at every capacity."""
     knobs = combinations(options.policies, options.xi, options.qhat)
-    progress = Progress()
+    page, progress = page_of(options), Progress()
     trace = read(options, progress)
     with progress.over(len(knobs) * len(options.capacity)):
         session = Session(progress, preparation(options), options.prefill)
         results = [
             session.replay(trace, each, capacity) for capacity in options.capacity for each in knobs
         ]
-    if options.html:
+    if page:
         from evictune_policies.replay import pages, report
 
-        report.write(pages.comparison(trace, results, options.xi), Path(options.html))
+        report.write(pages.comparison(trace, results, options.xi), page)
     if options.json:
         print_json(record(result, options.xi) for result in results)
     else:
-        print(f"{text.heading(trace)}\n\n{text.comparison(results, options.xi)}")
+        print(f"{text.heading(trace)}\n\n{text.comparison(trace, results, options.xi)}")
 
 
 def curve(options: argparse.Namespace) -> None:
     """Every policy over capacities, or over multiples of the load."""
     knobs = combinations(options.policies, options.xi, options.qhat)
-    progress = Progress()
+    page, progress = page_of(options), Progress()
     trace = read(options, progress)
 
     def over_capacity(session: Session, each: Knobs) -> Curve:
@@ -65,10 +65,10 @@ def curve(options: argparse.Namespace) -> None:
         session = Session(progress, preparation(options), options.prefill)
         draw = over_load if loads else over_capacity
         drawn = [(each, draw(session, each)) for each in knobs]
-    if options.html:
+    if page:
         from evictune_policies.replay import pages, report
 
-        report.write(pages.curve(trace, drawn, options.xi), Path(options.html))
+        report.write(pages.curve(trace, drawn, options.xi), page)
     if options.json:
         print_json(
             _curve_record(at, result, options)
@@ -88,7 +88,7 @@ def _curve_record(at: float, result: Result, options: argparse.Namespace) -> dic
 def advice(options: argparse.Namespace) -> None:
     """Which policy and which parameters, and whether any can help."""
     goal = Goal(options.slo, options.quantile, options.prefill)
-    progress = Progress()
+    page, progress = page_of(options), Progress()
     trace = read(options, progress)
     with progress.over(most_replays(options.policies)):
         session = Session(progress, preparation(options), options.prefill)
@@ -97,10 +97,10 @@ def advice(options: argparse.Namespace) -> None:
             return session.replay(part, knobs, options.capacity)
 
         advised = advise(trace, options.capacity, goal, replay, options.policies)
-    if options.html:
+    if page:
         from evictune_policies.replay import pages, report
 
-        report.write(pages.advice(trace, advised), Path(options.html))
+        report.write(pages.advice(trace, advised), page)
     if options.json:
         print_json(_advice_record(advised, outcome) for outcome in advised.outcomes)
     else:
@@ -153,6 +153,18 @@ def convert(options: argparse.Namespace) -> None:
         from evictune_policies.replay import native
 
         native.convert(trace, Path(options.output))
+
+
+def page_of(options: argparse.Namespace) -> Path | None:
+    """Where the report is to be written. ValueError, before the work, where it cannot be."""
+    if options.html is None:
+        return None
+    path = Path(options.html)
+    if not path.parent.is_dir():
+        raise ValueError(f"--html: {path.parent} is no directory: make it first")
+    if path.is_dir():
+        raise ValueError(f"--html: {path} is a directory: name a file in it")
+    return path
 
 
 def print_json(objects: Iterable[dict[str, Any]]) -> None:

@@ -24,6 +24,11 @@ TAIL_NOTE = (
     "Both axes are logarithmic: a point says which share of the requests has more uncached prompt "
     "tokens than that."
 )
+AGES = (
+    "How long since a request last held it a block was found, and evicted, to within a factor of "
+    "two. Where the two come close, reuse is being lost."
+)
+TENANTS = "Of each tenant's prompt tokens, those that were cached."
 CURVE_NOTE = "A line ends where nothing is lost any more: more capacity changes nothing."
 LEGEND = (
     "Uncached: quantiles of the requests' prompt tokens that had to be computed. Above: the share "
@@ -40,17 +45,23 @@ def comparison(trace: Trace, results: Sequence[Result], xis: Sequence[int]) -> P
     sections = [Section("Who has to compute how much", tails_svg(panels), notes=[TAIL_NOTE])]
     if len(groups) > 2:
         sections.append(Section("Over capacity", curves_svg(over_capacity(results, xis))))
-    sections += [
-        Section(
-            text.capacity(group[0]),
-            header=text.columns(xis),
-            rows=text.rows(group, xis),
-            notes=[LEGEND],
-        )
-        for group in groups
-    ]
+    for group in groups:
+        sections += _tables(trace, group, xis)
     facts = [*text.heading(trace).split("\n"), text.fidelity(results[0])]
     return Page(f"Eviction policies on {trace.name}", facts, sections)
+
+
+def _tables(trace: Trace, group: Sequence[Result], xis: Sequence[int]) -> list[Section]:
+    title = text.capacity(group[0])
+    header, rows = text.ages(group)
+    sections = [
+        Section(title, header=text.columns(xis), rows=text.rows(group, xis), notes=[LEGEND]),
+        Section(f"{title}: ages", header=header, rows=rows, notes=[AGES]),
+    ]
+    header, rows = text.tenants(trace, group)
+    if rows:
+        sections.append(Section(f"{title}: tenants", header=header, rows=rows, notes=[TENANTS]))
+    return sections
 
 
 def _tail(group: Sequence[Result], xis: Sequence[int]) -> Panel:

@@ -9,7 +9,7 @@ from evictune_policies.replay import yardsticks
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.knobs import Knobs
 from evictune_policies.replay.record import QUANTILES
-from evictune_policies.replay.result import Result
+from evictune_policies.replay.result import Int64, Result
 from evictune_policies.replay.table import count, duration, share, table
 from evictune_policies.replay.trace import Trace
 
@@ -32,10 +32,11 @@ def heading(trace: Trace) -> str:
     return "\n".join(lines)
 
 
-def comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
-    """A table for each capacity."""
+def comparison(trace: Trace, results: Sequence[Result], xis: Sequence[int]) -> str:
+    """For each capacity the yardsticks, the ages of blocks, and who got how much of the cache."""
     tables = "\n\n".join(
-        f"{capacity(group[0])}\n\n{_comparison(group, xis)}" for group in by_capacity(results)
+        f"{capacity(group[0])}\n\n{_comparison(trace, group, xis)}"
+        for group in by_capacity(results)
     )
     return f"{tables}\n\n{fidelity(results[0])}"
 
@@ -57,8 +58,52 @@ def fidelity(result: Result) -> str:
     return f"{result.fidelity}: {FIDELITY[result.fidelity]}"
 
 
-def _comparison(results: Sequence[Result], xis: Sequence[int]) -> str:
-    return table(columns(xis), rows(results, xis))
+def _comparison(trace: Trace, group: Sequence[Result], xis: Sequence[int]) -> str:
+    tables = [table(columns(xis), rows(group, xis)), table(*ages(group))]
+    header, shares = tenants(trace, group)
+    if shares:
+        tables.append(f"cached, of each tenant's prompt tokens\n{table(header, shares)}")
+    return "\n\n".join(tables)
+
+
+def ages(group: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """How long blocks had been left alone when they were found, and when they were evicted."""
+    header = ["policy", "xi", "q_hat"]
+    header += ["found: half within", "nine in ten", "evicted: half within", "nine in ten"]
+    return header, [
+        [
+            *_named(result),
+            *(_age(age, q) for age in (result.hit_age, result.eviction_age) for q in (0.5, 0.9)),
+        ]
+        for result in group
+    ]
+
+
+def _age(histogram: Int64, q: float) -> str:
+    """The bin's upper end."""
+    found = yardsticks.age_quantile(histogram, q)
+    return "" if found is None else duration(found[1])
+
+
+def tenants(trace: Trace, group: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Of each tenant's prompt tokens those that were cached; no rows where there is one tenant."""
+    header = ["policy", "xi", "q_hat", *trace.tenants]
+    if len(trace.tenants) < 2:
+        return header, []
+    return header, [
+        [
+            *_named(result),
+            *(
+                share(tenant.cached_ratio)
+                for tenant in yardsticks.tenant_shares(result, trace.tenant, trace.tenants)
+            ),
+        ]
+        for result in group
+    ]
+
+
+def _named(result: Result) -> list[str]:
+    return [result.policy, count(result.xi_tokens), count(result.q_hat_tokens)]
 
 
 def columns(xis: Sequence[int]) -> list[str]:
@@ -78,9 +123,7 @@ def rows(group: Sequence[Result], xis: Sequence[int]) -> list[list[str]]:
 def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[str]:
     quantiles = [yardsticks.uncached_quantile(result, q) for q in QUANTILES.values()]
     cells = [
-        result.policy,
-        count(result.xi_tokens),
-        count(result.q_hat_tokens),
+        *_named(result),
         share(yardsticks.hit_ratio(result)),
         *map(count, quantiles),
         count(yardsticks.uncached_mean(result)),
