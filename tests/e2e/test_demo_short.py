@@ -14,6 +14,8 @@ from demo.constants import OBJECTIVE
 from localcluster.paths import SOURCE_ROOT
 
 SECONDS = 1200
+# It takes times to first token for what they are: nothing may run beside it.
+pytestmark = pytest.mark.quiet
 
 
 @pytest.fixture(scope="module")
