@@ -61,10 +61,15 @@ class Stream:
         enough = int(np.searchsorted(np.cumsum(whole.whole_blocks), accesses)) + 1
         self.trace = whole.sliced(slice(0, enough))
         chains = self.trace.chains()
-        self.starts = chains.starts
         random = np.random.default_rng(7)
         hashes = random.integers(0, 2**64, self.trace.distinct, dtype=np.uint64)
         self.ids: NDArray[np.uint64] = hashes[chains.contents]
+        lengths = np.diff(chains.starts)
+        self.trace = replace(self.trace, starts=chains.starts, known_tokens=lengths * BLOCK_TOKENS)
+        self._begins = chains.starts[:-1][lengths > 0]
+        self._index = np.arange(len(self.ids), dtype=np.int32)
+        self._index -= np.repeat(chains.starts[:-1], lengths).astype(np.int32)
+        self._flat = singles(len(self.ids))
 
     @property
     def accesses(self) -> int:
@@ -72,46 +77,42 @@ class Stream:
         return len(self.ids)
 
     def chained(self) -> OrderReplay:
-        """Number the hashes, build the chains, make them ready: what a replay does once."""
+        """Number the hashes, find each one's parent, and make ready: what is done once."""
         contents, distinct = numbers(self.ids)
         before = np.empty_like(contents)
         before[1:] = contents[:-1]
-        begins = self.starts[:-1][np.diff(self.starts) > 0]
-        before[begins] = NONE
-        index = np.arange(len(contents), dtype=np.int32)
-        index -= np.repeat(self.starts[:-1], np.diff(self.starts)).astype(np.int32)
+        before[self._begins] = NONE
         parent, depth = np.empty((2, distinct), np.int32)
-        parent[contents], depth[contents] = before, index
-        return OrderReplay(
-            replace(
-                self.trace, starts=self.starts, contents=contents, parent=parent, depth=depth,
-                known_tokens=np.diff(self.starts) * BLOCK_TOKENS,
-            )
-        )  # fmt: skip
+        parent[contents], depth[contents] = before, self._index
+        return OrderReplay(replace(self.trace, contents=contents, parent=parent, depth=depth))
 
     def flat(self) -> OrderReplay:
         """Every access a request of its own: a block that may be hit, and one further token."""
         contents, distinct = numbers(self.ids)
-        n = len(contents)
-        tokens = np.full(n, BLOCK_TOKENS, np.int64)
-        return OrderReplay(
-            Trace(
-                name="flat",
-                block_tokens=BLOCK_TOKENS,
-                arrival=np.zeros(n),
-                prompt_tokens=tokens + 1,
-                output_tokens=np.ones(n, np.int64),
-                starts=np.arange(n + 1),
-                contents=contents,
-                known_tokens=tokens,
-                parent=np.full(distinct, NONE, np.int32),
-                depth=np.zeros(distinct, np.int32),
-                previous=np.full(n, NONE, np.int32),
-                think=np.full(n, np.nan),
-                tenant=np.zeros(n, np.int32),
-                final=np.zeros(n, np.bool_),
-            )
-        )
+        parent, depth = np.full(distinct, NONE, np.int32), np.zeros(distinct, np.int32)
+        return OrderReplay(replace(self._flat, contents=contents, parent=parent, depth=depth))
+
+
+def singles(n: int) -> Trace:
+    """So many requests of one block and one token; what the blocks hold is left open."""
+    tokens = np.full(n, BLOCK_TOKENS, np.int64)
+    nothing = np.zeros(0, np.int32)
+    return Trace(
+        name="flat",
+        block_tokens=BLOCK_TOKENS,
+        arrival=np.zeros(n),
+        prompt_tokens=tokens + 1,
+        output_tokens=np.ones(n, np.int64),
+        starts=np.arange(n + 1),
+        contents=nothing,
+        known_tokens=tokens,
+        parent=nothing,
+        depth=nothing,
+        previous=np.full(n, NONE, np.int32),
+        think=np.full(n, np.nan),
+        tenant=np.zeros(n, np.int32),
+        final=np.zeros(n, np.bool_),
+    )
 
 
 class Peer:
