@@ -1,7 +1,9 @@
 """One step of vLLM's v1 Scheduler, over arrays.
 
 Plain functions over `engine.Engine`. (vLLM 0.32, v1/core/sched/scheduler.py: `schedule` and
-`update_from_output`; without speculative decoding, connectors, multi-modal inputs, priorities.)
+`update_from_output`; without speculative decoding, connectors, multi-modal inputs, priorities, and
+without asynchronous scheduling, under which the next step is scheduled before this one's tokens are
+known, so that blocks of output are cached, and those of finished requests freed, a step later.)
 """
 
 from __future__ import annotations
