@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ class Answer:
     content_type: str = "text/plain; version=0.0.4"
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
+    seconds_a_byte: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,13 @@ class PageServer:
 
 
 @contextmanager
-def serve(respond: Responder, host: str = "127.0.0.1", port: int = 0) -> Iterator[PageServer]:
-    """Serve until the block ends; hanging requests are then let go."""
+def serve(
+    respond: Responder,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[PageServer]:
+    """Serve until the block ends; hanging requests are then let go. tls: speak TLS with this."""
     released = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,19 +68,29 @@ def serve(respond: Responder, host: str = "127.0.0.1", port: int = 0) -> Iterato
                 released.wait(60)
                 return
             body = answer.body.encode()
+            drip = answer.seconds_a_byte
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(body)))
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            for start in range(0, len(body), 1 if drip else len(body) or 1):
+                if drip and released.wait(drip):
+                    return
+                self.wfile.write(body[start : start + 1] if drip else body)
 
         def log_message(self, *_: Any) -> None:
             """Tests read their own output."""
 
     server = Server((host, port), Handler)
-    page_server = PageServer(f"http://{host}:{server.server_address[1]}", respond)
+    if tls is not None:
+        # The handshake is the connection's thread's: a client that refuses it stops nobody else.
+        server.socket = tls.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+    scheme = "http" if tls is None else "https"
+    page_server = PageServer(f"{scheme}://{host}:{server.server_address[1]}", respond)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

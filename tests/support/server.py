@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from http.server import ThreadingHTTPServer
 from typing import Any
@@ -13,6 +14,6 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of everything but a client that is gone: it knows best why."""
-        if not isinstance(sys.exception(), ConnectionError):
+        """Tell of everything but a client that is gone or wants no TLS like this: it knows best."""
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
