@@ -7,6 +7,7 @@ named, and the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from evictune.api.reference import (
     reference_markdown,
     regimes_markdown,
 )
+from evictune.console.page import cli_page
+from evictune.console.shapes import output_schema
 from evictune.observe.metrics_page import metrics_page
 
 CRD_FILE = "charts/evictune/files/crd.yaml"
@@ -33,6 +36,8 @@ def generated() -> Mapping[str, str]:
         "docs/reference/configuration.md": configuration_markdown(),
         "docs/regimes.md": regimes_markdown(),
         "docs/metrics.md": metrics_page(),
+        "docs/cli.md": cli_page(),
+        "docs/reference/output.schema.json": json.dumps(output_schema(), indent=2) + "\n",
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ USER_AGENT = "evictune"
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 PAGE_SIZE = 500
+# How urllib3 and the client begin their messages.
+_LIBRARY = re.compile(r"^(\(\d+\) )?(Reason: )?(<[^>]*>|HTTPS?Connection(Pool)?\([^)]*\)): ")
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +49,21 @@ class ApiError(Exception):
         self.causes = causes
 
 
-def load_configuration(kubeconfig: str | None) -> client.Configuration:
+def load_configuration(kubeconfig: str | None, context: str | None = None) -> client.Configuration:
     """Settings of the connection: the kubeconfig given, else the pod's service account, else
-    the usual kubeconfig ($KUBECONFIG, ~/.kube/config). Raises kubernetes.config.ConfigException.
+    the usual kubeconfig ($KUBECONFIG, ~/.kube/config); its current context or the one given.
+
+    Raises kubernetes.config.ConfigException.
     """
     configuration = client.Configuration()
-    if kubeconfig is None:
+    if kubeconfig is None and context is None:
         try:
             config.load_incluster_config(client_configuration=configuration)
             return configuration
         except config.ConfigException:
             pass  # Not in a pod.
     try:
-        config.load_kube_config(kubeconfig, client_configuration=configuration)
+        config.load_kube_config(kubeconfig, context, client_configuration=configuration)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
         # The library walks the file without looking: what is no kubeconfig ends in any of these.
         shown = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
@@ -119,7 +124,8 @@ class KubeApi:
             )
             data = response.read()
         except (urllib3.exceptions.HTTPError, client.ApiException) as error:
-            raise ApiError(0, "Unreachable", f"API server: {error}") from error
+            server = self._client.configuration.host
+            raise ApiError(0, "Unreachable", f"API server: {server}: {_cause(error)}") from error
         return _decode(response.status, data)
 
     def get(self, path: str) -> dict[str, Any]:
@@ -155,6 +161,14 @@ class KubeApi:
         """Server-side apply under our field manager, never forced. Raises ApiError."""
         query = {"fieldManager": FIELD_MANAGER, "force": "false"}
         return self.request("PATCH", path, body=body, content_type=APPLY_PATCH, query=query)
+
+
+def _cause(error: Exception) -> str:
+    """Why there is no answer, without the library's objects and the request's address."""
+    inner = error.__cause__ or error.__context__
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return _LIBRARY.sub("", " ".join(str(error).split()))
 
 
 def _decode(status: int, data: bytes | None) -> dict[str, Any]:

@@ -5,10 +5,13 @@ The engines are faked at the protocol's edge; the operator is a process of its o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from evictune.explain import explain
+from evictune.console.explain import render
+from evictune.console.paper import Paper
+from evictune.console.subjects import subject_of
 from evictune.kube import ApiError
 from evictune.wiring import Wiring, wire
 
@@ -66,8 +69,7 @@ def test_auto_brings_the_value_into_force_and_says_who_acknowledged(scene: Scene
         assert "annotations" not in scene.get("chat")["metadata"]
         listed = scene.cluster.kubectl("-n", scene.namespace, "get", "evp")
         assert max(map(len, listed.splitlines())) <= 120
-        told = explain(scene.api, scene.namespace, "chat", colored=False)
-        assert told is not None
+        told = render(subject_of(scene.api, scene.get("chat")), Paper(time.time(), colored=False))
         assert "2 of 2 pods ready, 2 acknowledged" in told
         assert max(map(len, told.splitlines())) <= 120
         # Status, Events and the one ConfigMap: no write to pods, workloads or anything else.

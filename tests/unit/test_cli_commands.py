@@ -69,7 +69,6 @@ def test_wire_reads_standard_input(
         (("run", "--config", "/nowhere/config.yaml"), 1, "/nowhere/config.yaml"),
         (("wire", "/nowhere/chat.yaml"), 1, "/nowhere/chat.yaml"),
         (("wire", "x", "--plugin-image", "a", "--plugin-installed"), 2, "not allowed with"),
-        (("explain", "chat-8b"), 2, "write NAMESPACE/NAME"),
         (("explain", "a/b/c"), 2, "write NAMESPACE/NAME"),
         (("explain", "../a"), 2, "write NAMESPACE/NAME"),
         (("explain", "a/b?c"), 2, "write NAMESPACE/NAME"),

@@ -10,7 +10,9 @@ from evictune.act.knobs import StoredKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
 from evictune.api.parse import parse_policy
 from evictune.api.times import parse_time
-from evictune.explain import WIDTH, Paper, render, span
+from evictune.console.explain import render
+from evictune.console.paper import WIDTH, Paper, span
+from evictune.console.subjects import Subject
 
 NOW = parse_time("2026-11-29T12:30:00Z")
 LONG = "Prompts are prefilled again because their cached blocks were evicted, " * 3
@@ -87,7 +89,9 @@ STATUS: dict[str, Any] = {
 }
 
 
-def text_of(status: dict[str, Any], stored: StoredKnobs, *, colored: bool = False) -> str:
+def text_of(
+    status: dict[str, Any], stored: StoredKnobs, *, colored: bool = False, width: int = WIDTH
+) -> str:
     body = {
         "metadata": {"namespace": "serve-a", "name": "chat", "generation": 1},
         "spec": {
@@ -97,7 +101,7 @@ def text_of(status: dict[str, Any], stored: StoredKnobs, *, colored: bool = Fals
         },
         "status": status,
     }
-    return render(parse_policy(body), stored, Paper(NOW, colored))
+    return render(Subject(body, parse_policy(body), stored), Paper(NOW, colored, width))
 
 
 IN_FORCE = StoredKnobs(KnobDocument(3, KnobValues(512, 60), NOW + 1800))
@@ -128,11 +132,12 @@ def test_it_tells_what_was_seen_believed_and_decided() -> None:
     assert text.index("Intended") < text.index("Kept")
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
 @pytest.mark.parametrize("colored", [False, True])
-def test_no_line_is_wider_than_a_terminal(colored: bool) -> None:
-    text = text_of(STATUS, IN_FORCE, colored=colored)
+def test_no_line_is_wider_than_a_terminal(colored: bool, width: int) -> None:
+    text = text_of(STATUS, IN_FORCE, colored=colored, width=width)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    assert max(map(len, plain.splitlines())) <= WIDTH
+    assert max(map(len, plain.splitlines())) <= width
     assert ("\x1b[" in text) is colored
 
 

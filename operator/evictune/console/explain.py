@@ -1,28 +1,22 @@
 """`evictune explain`: what was seen, believed and decided for a policy, and what would help.
 
-Reads the policy and its ConfigMap from the API server, and nothing else.
+From the policy and its ConfigMap, and nothing else.
 """
 
 from __future__ import annotations
 
-import textwrap
-import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from evictune.act.knobs import KnobStore, StoredKnobs
 from evictune.api.decision import Memory
-from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
-from evictune.api.quantity import FieldError, format_duration
-from evictune.api.reasons import Kind, Reason
-from evictune.api.status import memory_from_status
+from evictune.api.quantity import format_duration
+from evictune.api.reasons import REASONS, Kind
+from evictune.console.paper import Paper
+from evictune.console.subjects import Source, Subject
 from evictune.decide.situation import show
-from evictune.kube import KubeApi, policies_path
 
-WIDTH = 100
-_LABEL = 16
+_DOT = "  ·  "
 _MARKS = {"True": ("✔", "32"), "False": ("✘", "31"), "Unknown": ("?", "33")}
 _READINGS = (
     ("queue time", "queueTime", "mean wait before prefill"),
@@ -44,76 +38,21 @@ _READINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Paper:
-    """How to write: at what time, and whether in colour."""
-
-    now: float
-    colored: bool
-
-    def paint(self, text: str, code: str) -> str:
-        """The text in a colour (an ANSI code)."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colored else text
-
-    def title(self, text: str, remark: str = "") -> str:
-        """A section's head."""
-        return self.paint(text.upper(), "1") + (f"  {remark}" if remark else "")
-
-    def row(self, label: str, text: str) -> list[str]:
-        """A label and its text, wrapped below itself."""
-        head = f"  {label:<{_LABEL}} "
-        return wrapped(text, head, " " * len(head))
-
-    def ago(self, then: float) -> str:
-        """How long ago, or how long from now."""
-        return span(self.now - then) + " ago" if then <= self.now else "in " + span(then - self.now)
-
-
-def wrapped(text: str, first: str, rest: str) -> list[str]:
-    """Lines of at most WIDTH characters."""
-    filled = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest)
-    return filled or [first.rstrip()]
-
-
-def span(seconds: float) -> str:
-    """A duration for people: its two largest units at most."""
-    for size, unit, below, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // below)
-            return f"{int(seconds // size)}{unit}" + (f"{rest}{small}" if rest else "")
-    return f"{int(seconds)}s"
-
-
-def explain(api: KubeApi, namespace: str, name: str, *, colored: bool) -> str | None:
-    """The explanation, or None if there is no such policy. Raises ApiError."""
-    body = api.get_or_none(f"{policies_path(namespace)}/{name}")
-    if body is None:
-        return None
-    paper = Paper(time.time(), colored)
-    try:
-        policy = parse_policy(body)
-    except FieldError as error:
-        return "\n".join(
-            [f"{namespace}/{name} cannot be followed:", *wrapped(str(error), "  ", "  ")]
-        )
-    return render(policy, KnobStore(api).read(policy), paper)
-
-
-def render(policy: EvictionPolicy, stored: StoredKnobs, paper: Paper) -> str:
-    """The explanation as text of at most WIDTH columns."""
-    memory = memory_from_status(policy.status)
+def render(subject: Subject, paper: Paper) -> str:
+    """The explanation as text of at most the paper's width."""
+    policy, memory = subject.policy, subject.memory
+    if policy is None:
+        told = paper.wrapped(subject.problem, "  ", "  ")
+        return "\n".join([f"{paper.paint(subject.key, '1')} cannot be followed:", *told])
     sections = [_head(policy, paper)]
     if not policy.status:
-        sections.append(["Not looked at yet: is the operator running and following the namespace?"])
+        told = "Not looked at yet: is the operator running and following the namespace?"
+        sections.append(paper.wrapped(told, "", ""))
     else:
         sections += [
             _diagnosis(memory, paper),
             _seen(policy, paper),
-            _in_force(policy, memory, stored, paper),
+            _in_force(subject, paper),
             _under_way(memory, paper),
             _recommended(memory, paper),
             _conditions(policy, paper),
@@ -126,10 +65,10 @@ def render(policy: EvictionPolicy, stored: StoredKnobs, paper: Paper) -> str:
 def _head(policy: EvictionPolicy, paper: Paper) -> list[str]:
     spec, ttft = policy.spec, policy.spec.slo.ttft
     mode = f"mode {spec.mode}" + (", suspended" if spec.suspend else "")
-    name = paper.paint(policy.key, "1")
     goal = f"p{_percent(str(ttft.quantile))} of TTFT at most {format_duration(ttft.threshold)}"
-    parts = [f"{name}  ·  {spec.target_ref.kind} {spec.target_ref.name}", mode, goal]
-    return ["  ·  ".join(parts)]
+    parts = [policy.key, f"{spec.target_ref.kind} {spec.target_ref.name}", mode, goal]
+    lines = paper.wrapped(_DOT.join(parts), "", "  ")
+    return [lines[0].replace(policy.key, paper.paint(policy.key, "1"), 1), *lines[1:]]
 
 
 def _percent(quantile: str) -> str:
@@ -140,9 +79,9 @@ def _diagnosis(memory: Memory, paper: Paper) -> list[str]:
     regime = memory.regime
     if regime is None:
         return []
-    name = paper.paint(str(regime.name), "1;36")
-    lines = [f"{paper.title('Diagnosis')}  {name}, since {paper.ago(regime.since)}"]
-    lines += wrapped(regime.message or regime.name.meaning, "  ", "  ")
+    told = f"{regime.name}, since {paper.ago(regime.since)}"
+    lines = paper.headed("Diagnosis", told, str(regime.name))
+    lines += paper.wrapped(regime.message or regime.name.meaning, "  ", "  ")
     if regime.name.remedy:
         lines += paper.row("what would help", regime.name.remedy)
     return lines
@@ -153,7 +92,7 @@ def _seen(policy: EvictionPolicy, paper: Paper) -> list[str]:
     if not observed:
         return []
     window = format_duration(policy.spec.slo.ttft.window)
-    lines = [paper.title("Seen", f"over the last {window}, from source {policy.spec.source}")]
+    lines = paper.headed("Seen", f"over the last {window}, from source {policy.spec.source}")
     unread = []
     ttft = _ttft(policy, observed.get("ttft") or {})
     for label, text, remark in (("TTFT", ttft, ""), *_readings(observed)):
@@ -198,19 +137,21 @@ def _engines(engines: Mapping[str, int]) -> str:
     return ", ".join(parts)
 
 
-def _in_force(
-    policy: EvictionPolicy, memory: Memory, stored: StoredKnobs, paper: Paper
-) -> list[str]:
-    document = stored.document
-    title = paper.title("In force")
-    if document is None:
-        return [f"{title}  stock LRU: there is no knob document"]
-    if document.expires <= paper.now:
-        return [f"{title}  stock LRU: the knob document expired {paper.ago(document.expires)}"]
-    lines = [f"{title}  {show(document.values)}"]
-    revision = f"revision {document.revision}, expires {paper.ago(document.expires)} unless renewed"
-    lines += paper.row("document", revision)
-    if memory.applied and memory.applied.revision == document.revision:
+def _in_force(subject: Subject, paper: Paper) -> list[str]:
+    memory, stored, now = subject.memory, subject.stored, subject.in_force(paper.now)
+    told = show(now.values)
+    if now.source is Source.NONE:
+        told += ": there is no knob document"
+    if now.source is Source.EXPIRED:
+        told += f": the knob document expired {paper.ago(now.expires or 0)}"
+    lines = paper.headed("In force", told)
+    if now.source in (Source.NONE, Source.EXPIRED):
+        return lines
+    if now.source is Source.STATUS:
+        return lines + paper.row("by status alone", subject.unread)
+    renewed = f"expires {paper.ago(now.expires or 0)} unless renewed"
+    lines += paper.row("document", f"revision {now.revision}, {renewed}")
+    if memory.applied and memory.applied.revision == now.revision:
         lines += paper.row("decided by", memory.applied.decision_id)
     if stored.foreign_manager:
         lines += paper.row("changed by", f"field manager {stored.foreign_manager}; left alone")
@@ -222,7 +163,7 @@ def _under_way(memory: Memory, paper: Paper) -> list[str]:
     if pending is None:
         return []
     change = f"{show(pending.change_from)} → {show(pending.change_to)}"
-    lines = [f"{paper.title('Under way')}  {change}"]
+    lines = paper.headed("Under way", change)
     began = paper.ago(pending.start_time)
     lines += paper.row("phase", f"{pending.phase}, begun {began}, revision {pending.revision}")
     lines += paper.row("why", f"{pending.reason}: {pending.reason.meaning}")
@@ -235,7 +176,7 @@ def _recommended(memory: Memory, paper: Paper) -> list[str]:
     wanted = memory.recommendation
     if wanted is None:
         return []
-    lines = [f"{paper.title('Recommended')}  {show(wanted.target)}"]
+    lines = paper.headed("Recommended", show(wanted.target))
     if wanted.uncapped != wanted.target:
         lines += paper.row("without bounds", show(wanted.uncapped))
     return lines + paper.row("because", wanted.basis)
@@ -243,34 +184,38 @@ def _recommended(memory: Memory, paper: Paper) -> list[str]:
 
 def _conditions(policy: EvictionPolicy, paper: Paper) -> list[str]:
     conditions: Iterable[Mapping[str, str]] = policy.status.get("conditions") or ()
-    lines = [paper.title("Conditions")]
+    lines = paper.headed("Conditions")
     for each in conditions:
         mark, color = _MARKS.get(each["status"], _MARKS["Unknown"])
-        head = f"  {mark} {each['type']:<17} {each['reason']:<20} "
-        text = wrapped(each["message"], head, " " * len(head))
+        head = f"  {mark} {each['type']:<17} {each['reason']:<20}"
+        indent = " " * (len(head) + 1)
+        if paper.narrow:
+            indent = " " * 4
+            text = [head.rstrip(), *paper.wrapped(each["message"], indent, indent)]
+        else:
+            text = paper.wrapped(each["message"], f"{head} ", indent)
         lines += [text[0].replace(mark, paper.paint(mark, color), 1), *text[1:]]
-        remedy = _remedy(each)
+        remedy = remedy_of(each)
         if remedy:
-            indent = " " * len(head)
-            lines += wrapped(f"→ {remedy}", indent, indent + "  ")
+            lines += paper.wrapped(f"→ {remedy}", indent, indent + "  ")
     return lines
 
 
-def _remedy(condition: Mapping[str, str]) -> str:
+def remedy_of(condition: Mapping[str, str]) -> str:
     """What to do about a condition that does not hold; the diagnosis has told its own."""
     if condition["status"] == "True":
         return ""
-    reason = next((each for each in Reason if each.value == condition["reason"]), None)
+    reason = REASONS.get(condition["reason"])
     return "" if reason is None or reason.kind is Kind.REGIME else reason.remedy
 
 
 def _decisions(memory: Memory, paper: Paper) -> list[str]:
     if not memory.decisions:
         return []
-    lines = [paper.title("Decisions", "newest first")]
+    lines = paper.headed("Decisions", "newest first")
     for record in reversed(memory.decisions):
         head = f"  {paper.ago(record.time):>10}  {record.reason:<14} "
-        lines += wrapped(record.message, head, " " * len(head))
+        lines += paper.wrapped(record.message, head, " " * len(head))
     return lines
 
 
@@ -278,10 +223,10 @@ def _quarantine(memory: Memory, paper: Paper) -> list[str]:
     live = [each for each in memory.quarantine if each.until > paper.now]
     if not live:
         return []
-    lines = [paper.title("Tried and left")]
+    lines = paper.headed("Tried and left")
     for each in live:
         measured = f", TTFT {format_duration(each.ttft)}" if each.ttft is not None else ""
         small = ", more was protected than fits" if each.too_small else ""
         until = f"forgotten {paper.ago(each.until)}"
-        lines += wrapped(f"{show(each.values)}{measured}{small}; {until}", "  ", "    ")
+        lines += paper.wrapped(f"{show(each.values)}{measured}{small}; {until}", "  ", "    ")
     return lines

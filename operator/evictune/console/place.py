@@ -1,0 +1,146 @@
+"""Which cluster, which namespace, which policies: the same rules as kubectl's.
+
+--kubeconfig, else $KUBECONFIG, else the pod's service account, else ~/.kube/config; --context, else
+the current one; -n, else the context's namespace, else "default".
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubernetes.config import ConfigException, list_kube_config_contexts
+
+from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN, KIND
+from evictune.console.refusals import RefusedError, UsageError, missing_definition
+from evictune.kube import ApiError, KubeApi, load_configuration, policies_path
+
+_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAMES_SHOWN = 5
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster and the namespace that names without one mean."""
+
+    api: KubeApi
+    namespace: str
+
+
+def place_of(options: Namespace) -> Place:
+    """The place that the options mean. Raises ConfigException, UsageError."""
+    _check_usage(options)
+    kubeconfig = options.kubeconfig or os.environ.get("KUBECONFIG") or None
+    configuration = load_configuration(kubeconfig, options.context)
+    namespace = options.namespace or _default_namespace(kubeconfig, options.context)
+    return Place(KubeApi(configuration, user_agent="evictune-cli"), namespace)
+
+
+def _check_usage(options: Namespace) -> None:
+    """What is wrong whatever the cluster says. Raises UsageError."""
+    given = options.namespace
+    if given is not None and not re.fullmatch(DNS_LABEL, given):
+        raise UsageError(f"-n {given!r} cannot be a namespace: write a-z, 0-9 and -")
+    if options.all_namespaces and (options.policies or given):
+        other = "the names" if options.policies else "-n"
+        raise UsageError(f"-A means every policy of the cluster: leave out -A or {other}")
+    for text in options.policies:
+        namespace, slash, name = text.rpartition("/")
+        if not re.fullmatch(DNS_SUBDOMAIN, name) or (
+            slash and not re.fullmatch(DNS_LABEL, namespace)
+        ):
+            raise UsageError(
+                f"policy {text!r}: write NAMESPACE/NAME, such as serving/chat-8b, or NAME"
+            )
+        if slash and given not in (None, namespace):
+            raise UsageError(f"policy {text!r} and -n {given} are two namespaces: leave out one")
+
+
+def _default_namespace(kubeconfig: str | None, context: str | None) -> str:
+    try:
+        contexts, current = list_kube_config_contexts(kubeconfig)
+    except ConfigException:
+        # In a pod: the connection was made from its service account.
+        return _ACCOUNT_NAMESPACE.read_text().strip() if _ACCOUNT_NAMESPACE.exists() else "default"
+    chosen = next((each for each in contexts if each["name"] == context), current)
+    return str(chosen["context"].get("namespace") or "default")
+
+
+def find(place: Place, options: Namespace) -> list[Json]:
+    """The policies named; without a name, those of the namespace, or with -A of all.
+
+    Raises RefusedError, ApiError.
+    """
+    if options.policies:
+        split = [text.rpartition("/") for text in options.policies]
+        wanted = [(namespace or place.namespace, name) for namespace, _, name in split]
+        return [_get(place.api, *each) for each in dict.fromkeys(wanted)]
+    return listed(place, None if options.all_namespaces else place.namespace)
+
+
+def listed(place: Place, namespace: str | None) -> list[Json]:
+    """The policies of the namespace, or of all, by name. Raises RefusedError, ApiError."""
+    try:
+        found = list(place.api.items(policies_path(namespace)))
+    except ApiError as error:
+        if error.status == 404:
+            raise RefusedError(missing_definition()) from error
+        raise
+    return sorted(found, key=lambda body: _key(body))
+
+
+def _get(api: KubeApi, namespace: str, name: str) -> Json:
+    body = api.get_or_none(f"{policies_path(namespace)}/{name}")
+    if body is None:
+        raise RefusedError(_not_there(api, namespace, name))
+    return body
+
+
+def _not_there(api: KubeApi, namespace: str, name: str) -> str:
+    """That there is no such policy, with the names that may have been meant."""
+    told = f"there is no {KIND} {name} in namespace {namespace}"
+    try:
+        there = [_key(each) for each in api.items(policies_path(namespace))]
+    except ApiError as error:
+        if error.status == 404:
+            return missing_definition()
+        return told  # May not list, or the server is gone by now: the fault itself is known.
+    return told + _suggestion(name, there, _elsewhere(api, name))
+
+
+def _elsewhere(api: KubeApi, name: str) -> list[str]:
+    """NAMESPACE/NAME of policies with that name, where the user may list all."""
+    try:
+        keys = [_key(each) for each in api.items(policies_path(None))]
+    except ApiError:
+        return []
+    return ["/".join(key) for key in keys if key[1] == name]
+
+
+def _suggestion(name: str, there: Iterable[tuple[str, str]], elsewhere: Sequence[str]) -> str:
+    names = sorted(each for _, each in there)
+    if elsewhere:
+        return f"; did you mean {_or(elsewhere)}?"
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        return f"; did you mean {_or(near)}?"
+    if names:
+        return f"; it has {', '.join(names[:_NAMES_SHOWN])}{', ...' * (len(names) > _NAMES_SHOWN)}"
+    return "; it has none: -n chooses another namespace, -A lists all"
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(names[:_NAMES_SHOWN])
+
+
+def _key(body: Json) -> tuple[str, str]:
+    metadata = body["metadata"]
+    return str(metadata.get("namespace", "")), str(metadata["name"])
