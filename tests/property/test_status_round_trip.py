@@ -18,6 +18,7 @@ from evictune.api.decision import (
     Quarantined,
     Recommendation,
     RegimeState,
+    Scale,
 )
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.observation import Idle, Interval, Unknown, Value
@@ -35,7 +36,15 @@ reason = st.sampled_from(list(Reason))
 measured = st.none() | st.integers(0, 10**10).map(lambda number: number / 10**6)
 values = st.just(STOCK_LRU) | st.builds(KnobValues, st.integers(1, 10**7), st.integers(0, 10**7))
 baseline = st.builds(
-    Baseline, measured, measured | st.just(float("inf")), measured, measured, measured, measured
+    Baseline,
+    measured,
+    measured | st.just(float("inf")),
+    measured,
+    measured,
+    measured,
+    measured,
+    st.none() | st.integers(0, 10**6),
+    words,
 )
 memory = st.builds(
     Memory,
@@ -63,9 +72,20 @@ memory = st.builds(
         max_size=10,
     ).map(tuple),
     st.lists(
-        st.builds(Quarantined, values, words, times, reason, measured, st.booleans()), max_size=32
+        st.builds(
+            Quarantined,
+            values,
+            words,
+            times,
+            reason,
+            measured,
+            st.booleans(),
+            st.integers(1, 10**6),
+        ),
+        max_size=32,
     ).map(tuple),
     st.none() | times,
+    st.builds(Scale, st.integers(0, 10**6), st.none() | times),
 )
 conditions = st.lists(
     st.builds(

@@ -146,7 +146,7 @@ def test_a_few_protected_blocks_of_ended_conversations_are_no_overflow() -> None
 
 def _left(values: KnobValues, **fields: Any) -> Quarantined:
     defaults: dict[str, Any] = {
-        "fingerprint": "6.67 requests/s, 420 tokens a prompt",
+        "fingerprint": "6.67 requests/s per engine, 420 tokens a prompt",
         "until": NOW + 100,
         "reason": Reason.REVERTED,
         "ttft": 0.65,
@@ -160,7 +160,7 @@ def _left(values: KnobValues, **fields: Any) -> Quarantined:
         ({"too_small": True}, 1440),
         # Forgotten, or of other traffic: tried again.
         ({"too_small": True, "until": NOW - 1}, 736),
-        ({"too_small": True, "fingerprint": "90 requests/s, 420 tokens a prompt"}, 736),
+        ({"too_small": True, "fingerprint": "90 requests/s per engine, 420 tokens a prompt"}, 736),
     ],
 )
 def test_what_was_left_under_like_traffic_is_not_tried_again(

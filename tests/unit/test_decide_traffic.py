@@ -11,22 +11,22 @@ from tests.support.situations import make_policy, observe, ttft
 
 def test_the_fingerprint_names_rate_and_length() -> None:
     observation = observe(ttft=ttft(0.6, requests=396.0))
-    assert fingerprint(make_policy(), observation) == "6.60 requests/s, 420 tokens a prompt"
+    assert fingerprint(make_policy(), observation) == "6.60 requests/s per engine, 420 tokens a prompt"
 
 
 def test_what_is_unknown_is_a_question_mark() -> None:
     observation = observe(ttft=Idle(), prompt_tokens_per_request=Idle())
-    assert fingerprint(make_policy(), observation) == "? requests/s, ? tokens a prompt"
+    assert fingerprint(make_policy(), observation) == "? requests/s per engine, ? tokens a prompt"
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("6.60 requests/s, 420 tokens a prompt", "12.5 requests/s, 460 tokens a prompt", True),
-        ("6.60 requests/s, 420 tokens a prompt", "30 requests/s, 420 tokens a prompt", False),
-        ("6.60 requests/s, 420 tokens a prompt", "6.60 requests/s, 700 tokens a prompt", False),
-        ("6.60 requests/s, 420 tokens a prompt", "? requests/s, 420 tokens a prompt", True),
-        ("written by another version", "6.60 requests/s, 420 tokens a prompt", True),
+        ("6.60 requests/s per engine, 420 tokens a prompt", "12.5 requests/s per engine, 460 tokens a prompt", True),
+        ("6.60 requests/s per engine, 420 tokens a prompt", "30 requests/s per engine, 420 tokens a prompt", False),
+        ("6.60 requests/s per engine, 420 tokens a prompt", "6.60 requests/s per engine, 700 tokens a prompt", False),
+        ("6.60 requests/s per engine, 420 tokens a prompt", "? requests/s per engine, 420 tokens a prompt", True),
+        ("written by another version", "6.60 requests/s per engine, 420 tokens a prompt", True),
     ],
 )
 def test_alike(one: str, other: str, same: bool) -> None:

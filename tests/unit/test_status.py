@@ -158,7 +158,7 @@ def test_an_invalid_policy_keeps_what_was_remembered() -> None:
 
 QUARANTINE = {
     "values": {"xiTokens": 512, "qHatTokens": 60},
-    "fingerprint": "6.60 requests/s, 420 tokens a prompt",
+    "fingerprint": "6.60 requests/s per engine, 420 tokens a prompt",
     "until": "2027-01-15T09:00:00Z",
     "reason": "Reverted",
     "ttft": "0.6s",

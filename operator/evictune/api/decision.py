@@ -30,6 +30,7 @@ class Baseline:
     """What the readings were when a change was decided: the verdict compares with it.
 
     ttft_lower, ttft_upper seconds; share_above 0..1 of `requests`; uncached_tokens per second.
+    replicas wanted, and the traffic (see decide.traffic): a verdict under others would be none.
     None: unknown.
     """
 
@@ -39,6 +40,8 @@ class Baseline:
     share_above: float | None
     uncached_tokens: float | None
     requests: float | None = None
+    replicas: int | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,10 @@ class DecisionRecord:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A value that was worse, and under which traffic; forgotten after `until`.
+    """A value that was worse, and under which traffic; it may be tried again after `until`.
 
     fingerprint: coarse description of the traffic (see decide.traffic).
+    times: how often it was left; each time it stays away for twice as long.
     ttft: the p-quantile's estimate measured with it, seconds, so that the best one tried is known.
     """
 
@@ -92,6 +96,15 @@ class Quarantined:
     reason: Reason
     ttft: float | None = None
     too_small: bool = False
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Pods wanted; `changed`: when pods were last seen to come, go or be replaced, None: never."""
+
+    replicas: int
+    changed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,7 @@ class Memory:
     decisions: tuple[DecisionRecord, ...] = ()
     quarantine: tuple[Quarantined, ...] = ()
     last_change_time: float | None = None
+    scale: Scale | None = None
 
 
 class ConditionType(StrEnum):

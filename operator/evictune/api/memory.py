@@ -20,6 +20,7 @@ from evictune.api.decision import (
     Quarantined,
     Recommendation,
     RegimeState,
+    Scale,
 )
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.quantity import parse_duration
@@ -42,6 +43,7 @@ def memory_from_status(status: Mapping[str, Any]) -> Memory:
         decisions=_read_list(_record_from, status.get("decisions")),
         quarantine=_read_list(_quarantined_from, status.get("quarantine")),
         last_change_time=_read(parse_time, status.get("lastChangeTime")),
+        scale=_read(_scale_from, status.get("engines")),
     )
 
 
@@ -93,6 +95,8 @@ def _baseline_from(body: Json) -> Baseline:
         share_above=_read(float, body.get("aboveThreshold")),
         uncached_tokens=_read(float, body.get("uncachedTokensPerSecond")),
         requests=_read(float, body.get("requests")),
+        replicas=_read(int, body.get("replicas")),
+        fingerprint=str(body.get("fingerprint", "")),
     )
 
 
@@ -126,7 +130,12 @@ def _quarantined_from(body: Json) -> Quarantined:
         reason=REASONS.get(body.get("reason", "")) or Reason.QUARANTINED,
         ttft=_read(_seconds_from, body.get("ttft")),
         too_small=body.get("tooSmall") is True,
+        times=max(1, _read(int, body.get("times")) or 1),
     )
+
+
+def _scale_from(body: Json) -> Scale:
+    return Scale(int(body["total"]), _read(parse_time, body.get("changedTime")))
 
 
 def _seconds_from(text: str) -> float:

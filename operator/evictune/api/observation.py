@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evictune.api.knobs import KnobDocument, KnobValues
+from evictune.api.policy import FleetMode
 from evictune.api.reasons import Reason
 
 
@@ -96,7 +97,8 @@ class Observation:
     window, from T-LRU's regions (evicted_lru: in stock order); recomputed_tokens computed within
     the window although they had been cached before (counted low);
     prompt_tokens_per_request the mean length of a prompt, cached or not.
-    conflict: the older policy, or the foreign field manager, in words; empty if none.
+    conflict: the older policy, or the foreign field manager, in words; empty if none. fleet: the
+    switch of the operator's configuration.
     """
 
     target: TargetState
@@ -115,6 +117,7 @@ class Observation:
     evicted_lru: Reading
     document: KnobDocument | None = None
     conflict: str = ""
+    fleet: FleetMode = FleetMode.AUTO
     prompt_tokens_per_request: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     recomputed_tokens: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     metric_names: Mapping[str, str] = field(default_factory=dict)

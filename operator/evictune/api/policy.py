@@ -47,6 +47,17 @@ class Mode(StrEnum):
     AUTO = "Auto"
 
 
+class FleetMode(StrEnum):
+    """The administrator's switch over all policies: the most that any of them may do.
+
+    Suspend: as spec.suspend on each. Recommend: nothing but status and Events is written.
+    """
+
+    AUTO = "Auto"
+    SUSPEND = "Suspend"
+    RECOMMEND = "Recommend"
+
+
 @dataclass(frozen=True)
 class TargetRef:
     """The workload whose pods run the engines. Immutable."""

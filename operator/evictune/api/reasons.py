@@ -156,6 +156,12 @@ class Reason(StrEnum):
 
     # Why nothing was changed: the guardrails, in the order in which they are asked.
     SUSPENDED = ("Suspended", Kind.HOLD, "spec.suspend is true: values in force stay as they are.")
+    FLEET_SWITCH = (
+        "FleetSwitch",
+        Kind.HOLD,
+        "fleet.mode of the operator's configuration holds every policy.",
+        "The administrator sets fleet.mode to Auto: then each policy's own mode counts.",
+    )
     OBSERVE_ONLY = ("ObserveOnly", Kind.HOLD, "spec.mode is Observe.")
     RECOMMEND_ONLY = (
         "RecommendOnly",
@@ -180,6 +186,13 @@ class Reason(StrEnum):
         Kind.HOLD,
         "The target is rolling out or scaling.",
     )
+    REPLICAS_CHANGED = (
+        "ReplicasChanged",
+        Kind.HOLD,
+        "Pods came, went or were replaced: caches are cold, and the window holds readings from "
+        "before.",
+        "It waits for settle and one window; an autoscaler that never rests keeps it waiting.",
+    )
     AT_BOUND = (
         "AtBound",
         Kind.HOLD,
@@ -203,6 +216,12 @@ class Reason(StrEnum):
         "NoDifference",
         Kind.DECISION,
         "The change made no difference beyond tolerance; it stays, and the search goes on from it.",
+    )
+    INCONCLUSIVE = (
+        "Inconclusive",
+        Kind.DECISION,
+        "Replicas or traffic changed before the change could be judged; it stays, unproven, and "
+        "the search goes on from it.",
     )
     REVERTED = (
         "Reverted",

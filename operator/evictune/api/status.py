@@ -144,6 +144,8 @@ def _baseline(baseline: Baseline) -> Json:
         aboveThreshold=_maybe(_number, baseline.share_above),
         uncachedTokensPerSecond=_maybe(_number, baseline.uncached_tokens),
         requests=_maybe(_number, baseline.requests),
+        replicas=baseline.replicas,
+        fingerprint=baseline.fingerprint or None,
     )
 
 
@@ -174,6 +176,7 @@ def _quarantined(quarantined: Quarantined) -> Json:
         reason=str(quarantined.reason),
         ttft=_maybe(_seconds, quarantined.ttft),
         tooSmall=quarantined.too_small or None,
+        times=quarantined.times if quarantined.times > 1 else None,
     )
 
 
@@ -184,12 +187,14 @@ def _engines(memory: Memory, observation: Observation) -> Json:
         for engine in observation.engines
         if wanted is not None and engine.revision == wanted.revision
     ]
-    return {
-        "total": observation.target.desired_replicas,
-        "ready": observation.target.ready_replicas,
-        "acknowledged": len(acknowledged),
-        "ineligible": sum(engine.eligible is False for engine in observation.engines),
-    }
+    scale = memory.scale
+    return _present(
+        total=scale.replicas if scale else observation.target.desired_replicas,
+        ready=observation.target.ready_replicas,
+        acknowledged=len(acknowledged),
+        ineligible=sum(engine.eligible is False for engine in observation.engines),
+        changedTime=_maybe(_time, scale.changed if scale else None),
+    )
 
 
 def _observed(observation: Observation) -> Json:

@@ -10,8 +10,8 @@ from evictune.api.reasons import Reason
 from evictune.decide.situation import (
     Situation,
     Step,
-    forget,
     identity,
+    release,
     remember,
     show,
 )
@@ -45,7 +45,8 @@ def begin(
 def finish(situation: Situation, pending: Pending, reason: Reason, message: str) -> Step:
     """The change stands: its values are the applied ones."""
     applied = Applied(pending.revision, pending.decision_id, pending.change_to)
-    memory = forget(replace(situation.memory, pending=None, applied=applied), pending.change_to)
+    kept = replace(situation.memory, pending=None, applied=applied)
+    memory = release(kept, pending.change_to, situation.now)
     return Step(memory, records=(record_of(situation, pending, reason, message),))
 
 
@@ -67,9 +68,9 @@ def abandon(situation: Situation, pending: Pending, why: str, *, in_force: bool 
     memory = replace(situation.memory, pending=None)
     if in_force:
         applied = Applied(pending.revision, pending.decision_id, pending.change_to)
-        memory = forget(replace(memory, applied=applied), pending.change_to)
+        memory = release(replace(memory, applied=applied), pending.change_to, situation.now)
     else:
-        memory = forget(memory, pending.change_from)
+        memory = release(memory, pending.change_from, situation.now)
     return Step(
         memory, records=(record_of(situation, pending, Reason.ABANDONED, f"Given up: {why}."),)
     )

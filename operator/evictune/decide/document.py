@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evictune.api.decision import Applied, Effect, Memory, Pending, WriteKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
-from evictune.decide.situation import Situation, forget
+from evictune.decide.situation import Situation, release
 
 
 def reconcile(situation: Situation) -> Memory:
@@ -21,7 +21,7 @@ def reconcile(situation: Situation) -> Memory:
     if document is not None and alive and document.revision > known:
         # The status was lost or set back: what the document says is what is applied.
         adopted = Applied(document.revision, "adopted", document.values)
-        return forget(replace(memory, applied=adopted), document.values)
+        return release(replace(memory, applied=adopted), document.values, situation.now)
     if not situation.may_write and not in_force:
         # No longer renewed and now expired: the engines are back at stock LRU.
         return replace(memory, applied=None)
@@ -29,11 +29,13 @@ def reconcile(situation: Situation) -> Memory:
 
 
 def _past(situation: Situation) -> Memory:
-    """Memory without quarantine that is over, and without times that are still to come.
+    """Memory without quarantine that is long over, and without times that are still to come.
 
     Those were noted by a clock that was ahead: nothing shall wait until it is right again.
+    Quarantine that is over is remembered for as long as it lasted: a value that is left once more
+    by then stays away for longer.
     """
-    memory, now = situation.memory, situation.now
+    memory, now, scale = situation.memory, situation.now, situation.memory.scale
     regime, pending, changed = memory.regime, memory.pending, memory.last_change_time
     if pending is not None:
         acknowledged = pending.acknowledged_time
@@ -42,13 +44,19 @@ def _past(situation: Situation) -> Memory:
             start_time=min(pending.start_time, now),
             acknowledged_time=None if acknowledged is None else min(acknowledged, now),
         )
-    left = (replace(each, until=min(each.until, situation.forgotten)) for each in memory.quarantine)
+    left = (
+        replace(each, until=min(each.until, now + situation.pause(each.times)))
+        for each in memory.quarantine
+    )
+    if scale is not None and scale.changed is not None:
+        scale = replace(scale, changed=min(scale.changed, now))
     return replace(
         memory,
         regime=regime and replace(regime, since=min(regime.since, now)),
         pending=pending,
         last_change_time=None if changed is None else min(changed, now),
-        quarantine=tuple(each for each in left if each.until > now),
+        quarantine=tuple(each for each in left if each.until + situation.pause(each.times) > now),
+        scale=scale,
     )
 
 
@@ -66,7 +74,7 @@ def keep_alive(situation: Situation) -> tuple[Effect, ...]:
         # More than its whole life: knobTTL was shortened, or a clock was set back.
         due = not ttl / 2 < document.expires - situation.now <= ttl or not document.owned
         return (WriteKnobs(wanted.revision, values, ttl),) if due else ()
-    if situation.policy.spec.suspend:
+    if situation.suspended:
         return ()
     return (WriteKnobs(wanted.revision, values, ttl),)
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evictune.api.decision import Decision, DecisionRecord, Memory, Recommendation, RegimeState
+from evictune.api.decision import (
+    Decision,
+    DecisionRecord,
+    Memory,
+    Recommendation,
+    RegimeState,
+    Scale,
+)
 from evictune.api.observation import Observation
 from evictune.api.policy import EvictionPolicy, Mode
 from evictune.api.reasons import Reason
@@ -34,7 +41,7 @@ def decide(
     engines = sorted(observation.engines, key=lambda engine: (engine.pod, engine.engine))
     observation = replace(observation, engines=tuple(engines))
     start = Situation(policy, memory, observation, now)
-    situation = replace(start, memory=reconcile(start))
+    situation = replace(start, memory=replace(reconcile(start), scale=_scale(start)))
     regime, changed = _regime(situation)
     situation = replace(situation, memory=replace(situation.memory, regime=regime))
     step = advance(situation) if situation.memory.pending else _consider(situation)
@@ -49,6 +56,18 @@ def decide(
         holds=step.holds,
         next_check=step.next_check,
     )
+
+
+def _scale(situation: Situation) -> Scale | None:
+    """How many pods are wanted, and when they last came, went or were replaced."""
+    target, before = situation.observation.target, situation.memory.scale
+    if not target.found:
+        return before
+    same = before is not None and before.replicas == target.desired_replicas
+    if before is not None and same and not target.rollout_in_progress:
+        return before
+    news = before is not None or target.rollout_in_progress
+    return Scale(target.desired_replicas, situation.now if news else None)
 
 
 def _latest(records: tuple[DecisionRecord, ...]) -> tuple[DecisionRecord, ...]:
@@ -127,7 +146,8 @@ def _told(
     reasons = [reason for reason, _ in holds]
     if reasons == [Reason.EXHAUSTED] and not _told_since_change(situation, Reason.EXHAUSTED):
         return (_note(situation, wanted, Reason.EXHAUSTED, sentence(holds[0][1])),)
-    if Reason.RECOMMEND_ONLY in reasons and not _last_recommended(situation, wanted):
+    shown = Reason.RECOMMEND_ONLY in reasons or Reason.FLEET_SWITCH in reasons
+    if shown and not _last_recommended(situation, wanted):
         message = f"{sentence(show(wanted.target))} would be set: {wanted.basis}."
         return (_note(situation, wanted, Reason.RECOMMENDED, message),)
     return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from evictune.api.policy import Mode
+from evictune.api.policy import FleetMode, Mode
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Hold, Situation, follows, show
@@ -31,9 +31,16 @@ def guard(situation: Situation, wish: Wish) -> tuple[Wish, tuple[Hold, ...]]:
 
 
 def not_suspended(situation: Situation, wish: Wish) -> Hold | None:
-    """spec.suspend."""
-    if situation.policy.spec.suspend:
-        return Reason.SUSPENDED, "spec.suspend is true"
+    """spec.suspend, or the administrator's fleet.mode."""
+    return situation.suspended
+
+
+def fleet_allows(situation: Situation, wish: Wish) -> Hold | None:
+    """The administrator's fleet.mode, where it allows less than the policy's own mode."""
+    fleet, mode = situation.observation.fleet, situation.policy.spec.mode
+    if fleet is FleetMode.RECOMMEND and mode is Mode.AUTO:
+        target = show(wish.target)
+        return Reason.FLEET_SWITCH, f"fleet.mode is Recommend: {target} is not written"
     return None
 
 
@@ -71,6 +78,16 @@ def no_rollout(situation: Situation, wish: Wish) -> Hold | None:
     if situation.observation.target.rollout_in_progress:
         return Reason.ROLLOUT_IN_PROGRESS, "the target is rolling out or scaling"
     return None
+
+
+def replicas_rest(situation: Situation, wish: Wish) -> Hold | None:
+    """An autoscaler at work, a cold cache: what is read now is not what will be."""
+    target = situation.observation.target
+    if target.rollout_in_progress or not situation.unrest:
+        return None
+    rest = format_duration(round(situation.unrest))
+    number = f"{target.desired_replicas} replicas are wanted"
+    return Reason.REPLICAS_CHANGED, f"pods came or went ({number}); {rest} until they are warm"
 
 
 def enough_samples(situation: Situation, wish: Wish) -> Hold | None:
@@ -135,10 +152,12 @@ def _since_change(situation: Situation, pause: float, reason: Reason) -> Hold | 
 
 GUARDRAILS: tuple[Guardrail, ...] = (
     not_suspended,
+    fleet_allows,
     mode_allows,
     no_conflict,
     engines_follow,
     no_rollout,
+    replicas_rest,
     enough_samples,
     not_quarantined,
     cooled_down,

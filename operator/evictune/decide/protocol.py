@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from evictune.api.decision import DecisionRecord, Pending, Phase
 from evictune.api.knobs import KnobValues
+from evictune.api.policy import Mode
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.decide.changes import (
@@ -25,11 +26,14 @@ from evictune.decide.changes import (
 from evictune.decide.document import carries
 from evictune.decide.objectives import show_interval
 from evictune.decide.situation import Hold, Situation, Step, follows, sentence, show
+from evictune.decide.traffic import alike
 from evictune.decide.verdict import Outcome, compare
 
 # kubelet brings a changed ConfigMap into a pod within its sync period (a minute) and its cache's
 # delay; an engine that stays silent for longer than this is not listening.
 ACKNOWLEDGE_LIMIT = 300.0
+# A verdict waits this many settling times at most for replicas that change again and again.
+PATIENCE = 4.0
 
 
 def advance(situation: Situation) -> Step:
@@ -50,7 +54,7 @@ def advance(situation: Situation) -> Step:
 
 def _interrupted(situation: Situation, pending: Pending) -> Step | None:
     """What ends or freezes a change from outside."""
-    spec, document = situation.policy.spec, situation.observation.document
+    document, suspended = situation.observation.document, situation.suspended
     written = carries(document, pending.revision, pending.change_to)
     if situation.observation.conflict:
         memory = replace(situation.memory, applied=None)
@@ -58,16 +62,22 @@ def _interrupted(situation: Situation, pending: Pending) -> Step | None:
     if document is not None and document.revision > pending.revision:
         return abandon(situation, pending, f"the document has revision {document.revision}")
     if not situation.may_write:
-        why = "spec.mode is no longer Auto" if situation.knobs else "spec.knobs.tlru is gone"
-        return abandon(situation, pending, why, in_force=written)
+        return abandon(situation, pending, _withdrawn(situation), in_force=written)
     if not is_allowed(situation, pending.change_to):
         why = f"spec.knobs no longer allows {show(pending.change_to)}"
         return abandon(situation, pending, why, in_force=written)
-    if spec.suspend and pending.phase is Phase.WRITING and not written:
-        return abandon(situation, pending, "spec.suspend is true")
-    if spec.suspend:
-        return _hold(situation, (Reason.SUSPENDED, "spec.suspend is true"))
-    return None
+    if suspended and pending.phase is Phase.WRITING and not written:
+        return abandon(situation, pending, suspended[1])
+    return _hold(situation, suspended) if suspended else None
+
+
+def _withdrawn(situation: Situation) -> str:
+    """Why the document may no longer be written."""
+    if situation.knobs is None:
+        return "spec.knobs.tlru is gone"
+    if situation.policy.spec.mode is not Mode.AUTO:
+        return "spec.mode is no longer Auto"
+    return "fleet.mode of the operator's configuration is no longer Auto"
 
 
 def _written(situation: Situation, pending: Pending) -> Step | None:
@@ -139,10 +149,19 @@ def _settled(situation: Situation, pending: Pending) -> Step | None:
     if rest > 0:
         message = f"the verdict is due in {format_duration(round(rest, 1))}"
         return _hold(situation, (Reason.SETTLING, message), max(rest, 0.1))
+    return _unrest(situation, since) or _judged(situation, pending)
+
+
+def _unrest(situation: Situation, since: float) -> Step | None:
+    """A verdict waits for pods that come, go or are cold, though not for ever."""
     if situation.observation.target.rollout_in_progress:
         message = "the verdict waits for the rollout to end"
         return _hold(situation, (Reason.ROLLOUT_IN_PROGRESS, message))
-    return _judged(situation, pending)
+    if not situation.unrest or situation.now - since > PATIENCE * situation.settle:
+        return None
+    rest = format_duration(round(situation.unrest, 1))
+    message = f"the verdict waits until pods that came or went are warm, for {rest} yet"
+    return _hold(situation, (Reason.REPLICAS_CHANGED, message))
 
 
 def _acknowledge_again(situation: Situation, pending: Pending, silent: str) -> Step:
@@ -167,10 +186,23 @@ def _judged(situation: Situation, pending: Pending) -> Step:
     )
     if outcome is Outcome.HELPED or not is_allowed(situation, pending.change_from):
         return finish(situation, pending, Reason.KEPT, f"{told}.")
+    changed = _incomparable(situation, pending)
+    if changed:
+        return finish(situation, pending, Reason.INCONCLUSIVE, f"{told}; but {changed}.")
     # Overflowing still: the way up is open. Back at stock LRU: nothing is gained by undoing it.
     if outcome is Outcome.SAME and (situation.overflowing or pending.change_to.stock):
         return finish(situation, pending, Reason.NO_DIFFERENCE, f"{told}.")
     return revert(situation, pending, Reason.REVERTED, told)
+
+
+def _incomparable(situation: Situation, pending: Pending) -> str:
+    """Why readings before and after the change tell nothing of it; "" if they do."""
+    before, replicas = pending.baseline, situation.observation.target.desired_replicas
+    if before.replicas not in (None, replicas):
+        return f"there were {before.replicas} replicas, and are {replicas} now"
+    if not alike(before.fingerprint, situation.fingerprint):
+        return f"the traffic was {before.fingerprint}, and is {situation.fingerprint} now"
+    return ""
 
 
 def _moved(situation: Situation, pending: Pending, *records: DecisionRecord) -> Step:

@@ -16,7 +16,7 @@ from evictune.api.observation import (
     Unknown,
     Value,
 )
-from evictune.api.policy import EvictionPolicy, Mode, TLRUKnobs
+from evictune.api.policy import EvictionPolicy, FleetMode, Mode, TLRUKnobs
 from evictune.api.reasons import Reason
 from evictune.api.status_schema import MAX_QUARANTINE
 from evictune.decide.objectives import Objective, judge
@@ -24,9 +24,11 @@ from evictune.decide.traffic import alike, fingerprint
 
 Hold = tuple[Reason, str]
 
-# A value that was left is tried again after this many cooldowns, an hour at the least.
+# A value that was left is tried again after this many cooldowns, an hour at the least; left again
+# under like traffic, after twice as long, so that steady traffic sees ever fewer tries.
 QUARANTINE_COOLDOWNS = 24
 QUARANTINE_LEAST = 3600.0
+QUARANTINE_MOST = 7 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,26 @@ class Situation:
         """Whether the knob document is ours to write or renew at all."""
         return (
             self.policy.spec.mode is Mode.AUTO
+            and self.observation.fleet is not FleetMode.RECOMMEND
             and not self.observation.conflict
             and self.knobs is not None
         )
+
+    @property
+    def suspended(self) -> Hold | None:
+        """Why nothing is decided, while values in force stay and are renewed; None: it is."""
+        if self.policy.spec.suspend:
+            return Reason.SUSPENDED, "spec.suspend is true"
+        if self.observation.fleet is FleetMode.SUSPEND:
+            return Reason.FLEET_SWITCH, "the administrator suspends every policy (fleet.mode)"
+        return None
+
+    @property
+    def unrest(self) -> float:
+        """Seconds until pods that came, went or were replaced are warm and fill the window."""
+        scale = self.memory.scale
+        changed = scale.changed if scale else None
+        return 0.0 if changed is None else max(0.0, changed + self.settle - self.now)
 
     @property
     def present(self) -> KnobValues:
@@ -136,7 +155,7 @@ class Situation:
         traffic = self.fingerprint
         return {
             each.values: each
-            for each in self.memory.quarantine
+            for each in sorted(self.memory.quarantine, key=lambda each: each.until)
             if each.until > self.now and alike(each.fingerprint, traffic)
         }
 
@@ -151,23 +170,32 @@ class Situation:
             share_above=(ttft.above_lower + ttft.above_upper) / 2 if ttft else None,
             uncached_tokens=uncached.value if isinstance(uncached, Value) else None,
             requests=ttft.requests if ttft else None,
+            replicas=self.observation.target.desired_replicas,
+            fingerprint=self.fingerprint,
         )
 
-    @property
-    def forgotten(self) -> float:
-        """Until when a value that is left now stays in quarantine; seconds since the epoch."""
-        pause = self.policy.spec.behavior.cooldown * QUARANTINE_COOLDOWNS
-        return self.now + max(pause, QUARANTINE_LEAST)
+    def pause(self, times: int) -> float:
+        """How long a value that was left `times` times stays in quarantine, seconds."""
+        first = max(self.policy.spec.behavior.cooldown * QUARANTINE_COOLDOWNS, QUARANTINE_LEAST)
+        return max(first, min(first * 2.0 ** min(times - 1, 32), QUARANTINE_MOST))
 
     def quarantined(self, values: KnobValues, reason: Reason) -> Quarantined:
         """The record of leaving `values` now, with what is measured with them."""
+        traffic = self.fingerprint
+        before = [
+            each.times
+            for each in self.memory.quarantine
+            if each.values == values and alike(each.fingerprint, traffic)
+        ]
+        times = max(before, default=0) + 1
         return Quarantined(
             values=values,
-            fingerprint=self.fingerprint,
-            until=self.forgotten,
+            fingerprint=traffic,
+            until=self.now + self.pause(times),
             reason=reason,
             ttft=self.ttft.estimate if self.ttft else None,
             too_small=self.overflowing and not values.stock,
+            times=times,
         )
 
 
@@ -190,15 +218,30 @@ def follows(engine: EngineObservation, values: KnobValues) -> bool:
 
 
 def remember(memory: Memory, record: Quarantined) -> Memory:
-    """Memory with one more value left; an older record of the value is replaced."""
-    others = tuple(each for each in memory.quarantine if each.values != record.values)
-    return replace(memory, quarantine=(*others, record)[-MAX_QUARANTINE:])
+    """Memory with one more value left; its older record of like traffic is replaced.
+
+    Where there is no room, what may be tried again soonest goes.
+    """
+    kept = [
+        each
+        for each in memory.quarantine
+        if each.values != record.values or not alike(each.fingerprint, record.fingerprint)
+    ]
+    while len(kept) >= MAX_QUARANTINE:
+        kept.remove(min(kept, key=lambda each: each.until))
+    return replace(memory, quarantine=(*kept, record))
 
 
-def forget(memory: Memory, values: KnobValues) -> Memory:
-    """Memory without a record of the value: what is in force is not in quarantine."""
-    kept = tuple(each for each in memory.quarantine if each.values != values)
-    return replace(memory, quarantine=kept)
+def release(memory: Memory, values: KnobValues, now: float) -> Memory:
+    """Memory in which the value is not in quarantine, since it is in force.
+
+    How often it was left stays known for a while.
+    """
+    kept = (
+        replace(each, until=min(each.until, now)) if each.values == values else each
+        for each in memory.quarantine
+    )
+    return replace(memory, quarantine=tuple(kept))
 
 
 def count_of(reading: Reading) -> float | None:

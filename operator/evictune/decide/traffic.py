@@ -1,4 +1,4 @@
-"""A coarse fingerprint of the traffic: under which load a value was tried.
+"""A coarse fingerprint of the traffic: under which load of an engine a value was tried.
 
 It must not move when xi does, or every change would look like new traffic. The length of a prompt,
 cached or not, does not depend on xi. The rate of requests does where clients wait for an answer
@@ -16,15 +16,17 @@ from evictune.api.policy import EvictionPolicy
 RATE_RATIO = 4.0
 PROMPT_RATIO = 1.5
 
-_TEXT = re.compile(r"^([0-9.]+|\?) requests/s, ([0-9.]+|\?) tokens a prompt$")
+_TEXT = re.compile(r"^([0-9.]+|\?) requests/s per engine, ([0-9.]+|\?) tokens a prompt$")
 
 
 def fingerprint(policy: EvictionPolicy, observation: Observation) -> str:
-    """Such as "6.6 requests/s, 420 tokens a prompt"; ? where unknown."""
+    """Such as "6.6 requests/s per engine, 420 tokens a prompt"; ? where unknown."""
     ttft, prompt = observation.ttft, observation.prompt_tokens_per_request
     rate = ttft.requests / policy.spec.slo.ttft.window if isinstance(ttft, Interval) else None
+    # More replicas for more requests are the same traffic to each of them.
+    rate = rate and rate / max(1, len(observation.engines))
     tokens = prompt.value if isinstance(prompt, Value) else None
-    return f"{_show(rate)} requests/s, {_show(tokens)} tokens a prompt"
+    return f"{_show(rate)} requests/s per engine, {_show(tokens)} tokens a prompt"
 
 
 def alike(one: str, other: str) -> bool:

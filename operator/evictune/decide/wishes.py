@@ -14,7 +14,8 @@ from evictune.decide.situation import Situation, count_of
 
 # Where no engine says how large its blocks are. All engines' sizes divide or are this.
 DEFAULT_BLOCK_TOKENS = 32
-_VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.REVERTED)
+_VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE, Reason.REVERTED)
+_UNPROVEN = (Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _is_proven(situation: Situation) -> bool:
     return not any(
         applied is not None
         and record.decision_id == applied.decision_id
-        and record.reason is Reason.NO_DIFFERENCE
+        and record.reason in _UNPROVEN
         for record in situation.memory.decisions
     )
 
