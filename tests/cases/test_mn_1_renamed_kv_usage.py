@@ -25,7 +25,9 @@ async def _check(scene: Scene) -> None:
 def test_from_the_engines_pages() -> None:
     async def scenario(scene: Scene) -> None:
         for letter in "abc":
-            lines = [f'{n}{{engine="0",model_name="owl-8b"}} {v}' for n, p, v in ROWS if p == letter]
+            lines = [
+                f'{n}{{engine="0",model_name="owl-8b"}} {v}' for n, p, v in ROWS if p == letter
+            ]
             scene.page(f"owl-8b-{letter}", "\n".join(lines) + "\n")
         await _check(scene)
 

@@ -205,4 +205,3 @@ def play(scenario: Callable[[Scene], Awaitable[None]], *pods: str, **options: An
 
     with serve(lambda asked: Answer(status=404)) as server:
         asyncio.run(main(server))
-

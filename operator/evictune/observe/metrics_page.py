@@ -15,6 +15,8 @@ from evictune.observe.dialects import (
 from evictune.observe.target import METRICS_PORT_ANNOTATION
 from evictune.operator_metrics import OperatorMetrics
 
+_PARTS = ", ".join(f"`{label}`" for label in PART_LABELS)
+
 _INTRODUCTION = f"""\
 # Metrics that evictune reads
 
@@ -30,9 +32,9 @@ plays no part.
 
 Where an engine rank exposes several names of one measure, the first one listed is read; names are
 never summed. Pipelines that write `_` for the `:`, or drop the suffix `_total`, are understood.
-Series of a rank that differ in the labels {", ".join(f"`{label}`" for label in PART_LABELS)} are parts of one measure, and
-summed; series that differ in any other label (two scrape jobs, replicas of the store,
-tensor-parallel ranks) repeat each other, and the largest counts.
+Series of a rank that differ in the labels {_PARTS} are parts of
+one measure, and summed; series that differ in any other label (two scrape jobs, replicas of the
+store, tensor-parallel ranks) repeat each other, and the largest counts.
 """
 
 _SOURCES = f"""\
@@ -48,10 +50,10 @@ A **Prometheus** source must label the series with `namespace` and `pod`, as the
 discovery does; the source's option `labels` names others (see the
 [configuration](reference/configuration.md)). Every sampler asks one query for each measure, for all
 policies with the same source and window, and one more while a namespace has no series at all. The
-window should span several scrape intervals. The store evaluates at its own clock. An increase counts
-only while its series is still there; a gauge without a mark of staleness, of a pod replaced under
-its own name, is seen for as long as the store looks back (5 minutes). An answer that the store calls
-partial (`warnings`) is refused.
+window should span several scrape intervals. The store evaluates at its own clock. An increase
+counts only while its series is still there; a gauge without a mark of staleness, of a pod replaced
+under its own name, is seen for as long as the store looks back (5 minutes). An answer that the
+store calls partial (`warnings`) is refused.
 
 The **direct** source scrapes `http://POD_IP:PORT/metrics` at every look. PORT is `--port` of the
 engine's command line, else the container's port named `metrics` or `http`, else

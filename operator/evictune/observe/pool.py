@@ -16,7 +16,7 @@ from evictune.api.observation import Idle, QuantileReading, Reading, Unknown, Va
 from evictune.api.policy import TTFTObjective
 from evictune.api.reasons import Reason
 from evictune.observe.dialects import Engine, Measure, names_of
-from evictune.observe.quantiles import pool_buckets, read_quantile
+from evictune.observe.quantiles import cut_below, pool_buckets, read_quantile
 from evictune.observe.snapshot import PodKey, RankKey, Snapshot
 
 # Above this, a KV usage with nothing running or waiting cannot be true.
@@ -48,7 +48,9 @@ class Pooling:
         for rank, counts in buckets.items():
             if not all(math.isfinite(count) for count in counts.values()):
                 return Unknown(Reason.NOT_FINITE, f"{name} of {_text(rank)} is not finite")
-        return _unknown_or(read_quantile(pool_buckets(buckets.values()), objective), name)
+        pooled = pool_buckets(buckets.values())
+        reading = read_quantile(pooled, objective, cut=cut_below(buckets.values(), pooled))
+        return _unknown_or(reading, name)
 
     def kv_usage(self) -> Reading:
         """KV usage (0..1) of the hottest engine rank."""
@@ -144,7 +146,7 @@ class Pooling:
             return values
         for rank, value in values.items():
             if not math.isfinite(value) or value < 0:
-                reason = Reason.OUT_OF_RANGE if value < 0 else Reason.NOT_FINITE
+                reason = Reason.OUT_OF_RANGE if math.isfinite(value) else Reason.NOT_FINITE
                 return Unknown(reason, f"{self._names(measure)} of {_text(rank)} is {value:g}")
         return values
 

@@ -35,8 +35,19 @@ def pool_buckets(engines: Iterable[Buckets]) -> dict[float, float]:
     return pooled
 
 
-def read_quantile(pooled: Mapping[float, float], objective: TTFTObjective) -> QuantileReading:
-    """The reading of the objective's quantile from cumulative counts over its window."""
+def cut_below(engines: Iterable[Buckets], pooled: Mapping[float, float]) -> bool:
+    """Whether pooling lost an engine's lowest bounds, so that its first bucket is not theirs."""
+    first = min(pooled, default=math.inf)
+    return any(min(buckets, default=math.inf) < first for buckets in engines)
+
+
+def read_quantile(
+    pooled: Mapping[float, float], objective: TTFTObjective, *, cut: bool = False
+) -> QuantileReading:
+    """The reading of the objective's quantile from cumulative counts over its window.
+
+    cut: the first bucket is only the first that the engines have in common.
+    """
     bounds = sorted(pooled)
     if len(bounds) < 2 or not math.isinf(bounds[-1]):
         return Unknown(
@@ -52,7 +63,7 @@ def read_quantile(pooled: Mapping[float, float], objective: TTFTObjective) -> Qu
             f"{requests:.0f} requests within {objective.window:g} s; the quantile "
             f"{objective.quantile} needs {objective.min_requests} (slo.ttft.minRequests)",
         )
-    if pooled[bounds[0]] >= requests:
+    if pooled[bounds[0]] >= requests and not cut:
         return Unknown(
             Reason.IMPLAUSIBLE,
             f"all {requests:.0f} requests fell into the first bucket (le={bounds[0]:g} s)",
