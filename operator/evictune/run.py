@@ -112,7 +112,7 @@ def _follower(
     clock = Clock()
     index = PolicyIndex()
     observer = Observer(ApiClusterReader(api), configuration.sources, clock.monotonic)
-    ticker = Ticker(api, observer, index, metrics, pool, clock.wall)
+    ticker = Ticker(api, observer, index, metrics, pool, clock.wall, configuration.fleet_mode)
     scheduler = Scheduler(ticker.tick, metrics, clock)
     log.info("following policies in %s", ", ".join(namespaces) or "all namespaces")
     return Follower(api, index, scheduler, metrics, pool, namespaces, clock, observer.close)

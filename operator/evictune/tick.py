@@ -19,7 +19,7 @@ from evictune.act.knobs import ForeignManagerError, StaleObjectError, StoredKnob
 from evictune.api.decision import ConditionType, Decision, Memory
 from evictune.api.observation import Interval, Observation, Value
 from evictune.api.parse import parse_policy
-from evictune.api.policy import EvictionPolicy
+from evictune.api.policy import EvictionPolicy, FleetMode
 from evictune.api.quantity import FieldError
 from evictune.api.reasons import Reason
 from evictune.api.status import invalid_status, memory_from_status, status_of, unready_status
@@ -70,7 +70,10 @@ class Outcome:
 
 
 class Ticker:
-    """Carries out ticks. Blocking calls run in `pool`; `clock` gives seconds since the epoch."""
+    """Carries out ticks. Blocking calls run in `pool`; `clock` gives seconds since the epoch.
+
+    fleet: the administrator's switch over all policies.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class Ticker:
         metrics: OperatorMetrics,
         pool: Pool,
         clock: Callable[[], float],
+        fleet: FleetMode = FleetMode.AUTO,
     ) -> None:
         self._api = api
         self._executor = Executor(api)
@@ -88,6 +92,7 @@ class Ticker:
         self._metrics = metrics
         self._pool = pool
         self._clock = clock
+        self._fleet = fleet
         self._told: dict[Key, str] = {}
 
     async def tick(self, key: Key) -> Outcome | None:
@@ -136,7 +141,7 @@ class Ticker:
     def _complete(
         self, policy: EvictionPolicy, observation: Observation, stored: StoredKnobs
     ) -> Observation:
-        """Add what only the operator knows: the document, and who else claims the target."""
+        """Add what only the operator knows: document, switch, and who else claims the target."""
         conflict = ""
         rival = self._index.older_rival((policy.namespace, policy.name))
         if rival is not None:
@@ -150,7 +155,7 @@ class Ticker:
                 f"the knob document was changed by field manager {stored.foreign_manager}: it "
                 "stays so until the ConfigMap is deleted"
             )
-        return replace(observation, document=stored.document, conflict=conflict)
+        return replace(observation, document=stored.document, conflict=conflict, fleet=self._fleet)
 
     async def _tell_refusal(self, body: Mapping[str, Any], error: ApiError) -> None:
         """Say on the policy that the document may not be read; an outage cannot be told there."""

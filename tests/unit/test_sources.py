@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from evictune.api.policy import FleetMode
 from evictune.api.quantity import FieldError
 from evictune.api.source_definition import PROMETHEUS_OPTIONS, BasicAuth, PodLabels
 from evictune.api.sources import CONFIGURATION_OPTIONS, SourceKind, parse_configuration
@@ -24,6 +25,7 @@ sources:
       labels: {pod: kubernetes_pod_name}
   engines: {direct: {timeout: 500ms}}
 namespaces: [serve-a]
+fleet: {mode: Suspend}
 lease: {name: evictune-a, namespace: operators}
 metricsAddress: "[::1]:9090"
 livenessAddress: 127.0.0.1:8080
@@ -45,6 +47,7 @@ def test_everything_arrives() -> None:
     engines = configuration.sources["engines"]
     assert (engines.name, engines.kind, engines.timeout) == ("engines", SourceKind.DIRECT, 0.5)
     assert configuration.namespaces == ("serve-a",)
+    assert configuration.fleet_mode is FleetMode.SUSPEND
     assert (configuration.lease_name, configuration.lease_namespace) == ("evictune-a", "operators")
     assert configuration.metrics_address == "[::1]:9090"
 
@@ -52,6 +55,11 @@ def test_everything_arrives() -> None:
 def test_the_lease_has_a_name_and_lies_in_the_operators_namespace() -> None:
     configuration = parse_configuration("lease: {name:, namespace: ''}")
     assert (configuration.lease_name, configuration.lease_namespace) == ("evictune", "")
+
+
+@pytest.mark.parametrize("text", ["", "fleet:", "fleet: {}", "fleet: {mode:}"])
+def test_the_fleet_switch_leaves_it_to_the_policies_unless_it_is_turned(text: str) -> None:
+    assert parse_configuration(text).fleet_mode is FleetMode.AUTO
 
 
 @pytest.mark.parametrize("text", ["", "sources: {}", "sources:", "namespaces: []", "namespaces:"])
@@ -76,6 +84,9 @@ def test_a_direct_source_needs_no_options(options: str) -> None:
         ("lease: {namespace: a.b}", "lease.namespace", "a-z"),
         ("lease: {holder: a}", "lease.holder", "name, namespace"),
         ("lease: evictune", "lease", "object"),
+        ("fleet: Suspend", "fleet", "object"),
+        ("fleet: {mode: Off}", "fleet.mode", "Auto, Suspend, Recommend"),
+        ("fleet: {suspend: true}", "fleet.suspend", "mode"),
         ("source: {}", "source", "sources"),
         ("sources: {Upper: {direct: {}}}", "sources.Upper", "lower-case"),
         ("sources: {a: {}}", "sources.a", "exactly one of"),

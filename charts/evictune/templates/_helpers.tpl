@@ -52,6 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- dict
   "sources" $sources
   "namespaces" .Values.watchNamespaces
+  "fleet" (dict "mode" .Values.fleet.mode)
   "lease" (dict "name" .Values.lease.name)
   "metricsAddress" (printf "0.0.0.0:%d" (int .Values.metrics.port))
   "livenessAddress" (printf "0.0.0.0:%d" (int .Values.liveness.port))

@@ -6,6 +6,7 @@
                      headers: {X-Scope-OrgID: a}, bearerTokenFile: /token, caFile: /ca.pem}
       engines: {direct: {timeout: 2s}}
     namespaces: []
+    fleet: {mode: Auto}
     lease: {name: evictune, namespace: operators}
     metricsAddress: 0.0.0.0:9090
     livenessAddress: 0.0.0.0:8080
@@ -22,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN
+from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN, FleetMode
 from evictune.api.quantity import FieldError
 from evictune.api.source_definition import (
     DEFAULT_TIMEOUT,
@@ -54,6 +55,12 @@ CONFIGURATION_OPTIONS: Mapping[str, tuple[str, str]] = {
         "Default: `default`, the engines' own pages.",
     ),
     "namespaces": ("list", "The namespaces whose policies are followed; empty: all."),
+    "fleet": (
+        "object",
+        "`mode`, the most that any policy may do. `Auto` (default): each policy's own spec.mode "
+        "counts. `Suspend`: no change is begun; values in force stay and are renewed. "
+        "`Recommend`: nothing but status and Events is written; values in force run out.",
+    ),
     "lease": (
         "object",
         "The Lease whose holder acts: `name` (default `evictune`) and `namespace` (default: the "
@@ -76,6 +83,7 @@ class OperatorConfiguration:
         default_factory=lambda: {DIRECT_DEFAULT.name: DIRECT_DEFAULT}
     )
     namespaces: tuple[str, ...] = ()
+    fleet_mode: FleetMode = FleetMode.AUTO
     lease_name: str = "evictune"
     lease_namespace: str = ""
     metrics_address: str = "0.0.0.0:9090"
@@ -98,6 +106,7 @@ def parse_configuration(text: str) -> OperatorConfiguration:
     return OperatorConfiguration(
         sources=_sources(body.get("sources")) or defaults.sources,
         namespaces=_namespaces(body.get("namespaces")),
+        fleet_mode=_fleet_mode(body.get("fleet")),
         lease_name=_name("lease.name", lease.get("name"), DNS_SUBDOMAIN, defaults.lease_name),
         lease_namespace=_name("lease.namespace", lease.get("namespace"), DNS_LABEL, ""),
         metrics_address=_address("metricsAddress", body, defaults.metrics_address),
@@ -119,6 +128,17 @@ def _namespaces(value: object) -> tuple[str, ...]:
         if not re.search(DNS_LABEL, name):
             raise FieldError("namespaces", name, "write names of namespaces: a-z, 0-9 and -")
     return tuple(value)
+
+
+def _fleet_mode(value: object) -> FleetMode:
+    body = mapping("fleet", value)
+    known("fleet", body, ("mode",))
+    mode = body.get("mode")
+    if mode is None:
+        return FleetMode.AUTO
+    if mode not in list(FleetMode):
+        raise FieldError("fleet.mode", mode, f"write one of {', '.join(FleetMode)}")
+    return FleetMode(mode)
 
 
 def _name(path: str, value: object, pattern: str, default: str) -> str:
