@@ -124,7 +124,6 @@ def _facts(running: Stage, engine: Engine, lru: Arm, loop: Arm, target: Target) 
     """What else is worth knowing, and shows that nothing was restarted. Raises StageError."""
     if running.find_engine() != engine:
         raise StageError(f"the engine was restarted: it was {engine}")
-    status = running.policy().get("status", {})
     values = [sample.xi_tokens for sample in loop.samples]
     changes = [now for before, now in pairwise(values) if now != before]
     return {
@@ -132,7 +131,7 @@ def _facts(running: Stage, engine: Engine, lru: Arm, loop: Arm, target: Target) 
         "engine_restarts": engine.restarts,
         "xi_in_force": ["stock LRU", *(value or "stock LRU" for value in changes)],
         "revision_shown_by_engine": loop.samples[-1].revision,
-        "revision_in_status": status.get("applied", {}).get("revision"),
+        "revision_in_status": loop.acknowledged_revision,
         "threshold": format_duration(target.threshold),
         "window": format_duration(target.window),
         "settle": format_duration(target.settle),

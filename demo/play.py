@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import aiohttp
+from evictune.api.decision import Phase
 from evictune.api.reasons import Reason
 from evictune.api.times import parse_time
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,6 +27,7 @@ from localcluster.processes import Program
 WATCH_SECONDS = 1.0
 RECENT_REQUESTS = 60
 REQUEST_SECONDS = 120.0
+ACKNOWLEDGED_SECONDS = 30.0
 
 COLOURS: dict[str, str] = {
     Reason.SLO_VIOLATED: RED,
@@ -72,7 +74,7 @@ class Play:
                 await asyncio.gather(*watchers, return_exceptions=True)
             await self._sample(session)
             if self._operator:
-                await self._listen(session)
+                await self._until_acknowledged(session)
             self._arm.computed_tokens = await self._computed_tokens(session)
             self._arm.steps.sort(key=lambda step: step.time)
 
@@ -111,6 +113,24 @@ class Play:
         for xi_tokens, revision in in_force(page):
             self._arm.samples.append(Sample(time.time(), xi_tokens, revision))
 
+    async def _until_acknowledged(self, session: aiohttp.ClientSession) -> None:
+        """The load may end while the operator has yet to notice what the engine has in force."""
+        deadline = time.monotonic() + ACKNOWLEDGED_SECONDS
+        while True:
+            status = await self._listen(session)
+            await self._sample(session)
+            in_force = self._arm.samples[-1].revision
+            self._arm.acknowledged_revision = acknowledged_revision(status)
+            if self._arm.acknowledged_revision == in_force:
+                return
+            if time.monotonic() > deadline:
+                raise LoadError(
+                    f"the engine has revision {in_force} in force, and after "
+                    f"{ACKNOWLEDGED_SECONDS:.0f} s the policy's status still says "
+                    f"{self._arm.acknowledged_revision}"
+                )
+            await asyncio.sleep(WATCH_SECONDS)
+
     async def _computed_tokens(self, session: aiohttp.ClientSession) -> int:
         """The engine's own count of prompt tokens that it had to compute, since it started."""
         async with session.get(f"{self._engine.url}/metrics") as reply:
@@ -125,11 +145,12 @@ class Play:
             )
         )
 
-    async def _listen(self, _: aiohttp.ClientSession) -> None:
-        """Tell what is new in the policy's status."""
+    async def _listen(self, _: aiohttp.ClientSession) -> dict[str, Any]:
+        """Tell what is new in the policy's status, and return it."""
         if self._operator:
             self._operator.check()
-        status = (await asyncio.to_thread(self._stage.policy)).get("status") or {}
+        body = await asyncio.to_thread(self._stage.policy)
+        status: dict[str, Any] = body.get("status") or {}
         for condition in status.get("conditions", ()):
             told = condition["type"] == "SLOMet" and condition["status"] != "Unknown"
             if told and condition["status"] != self._slo_met:
@@ -140,6 +161,7 @@ class Play:
             if key not in self._said:
                 self._said.add(key)
                 self._tell(parse_time(decision["time"]), decision["reason"], decision["message"])
+        return status
 
     def _tell(self, when: float, reason: str, message: str) -> None:
         colour = COLOURS.get(reason, "")
@@ -157,6 +179,14 @@ class Play:
         return (
             f"No restart: pod {now.pod}, process {now.process}, {now.restarts} restarts, as before."
         )
+
+
+def acknowledged_revision(status: Mapping[str, Any]) -> int:
+    """The newest revision that, by a policy's status, all engines have in force; 0: none."""
+    pending = status.get("pending") or {}
+    if pending.get("phase") == Phase.SETTLING:
+        return int(pending["revision"])
+    return int((status.get("applied") or {}).get("revision", 0))
 
 
 def in_force(page: str) -> Iterator[tuple[int | None, int]]:

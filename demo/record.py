@@ -40,6 +40,7 @@ class Arm:
     """One play of the load. Times are seconds since the epoch.
 
     computed_tokens: prompt tokens that had to be computed, by the engine's own counter.
+    acknowledged_revision: of the knob document, by the policy's status when the load had ended.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Arm:
     samples: list[Sample] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     computed_tokens: int = 0
+    acknowledged_revision: int = 0
 
     @property
     def uncached_tokens(self) -> int:
