@@ -139,9 +139,3 @@ class VllmEngine:
     def cached_blocks(self) -> list[bool]:
         """Per block, whether it has content."""
         return [block.block_hash is not None for block in self._manager.block_pool.blocks[1:]]
-
-    @property
-    def free_order(self) -> list[int]:
-        """The free blocks in the order in which they would be handed out."""
-        queue = self._manager.block_pool.free_block_queue
-        return [block.block_id - 1 for block in queue.get_all_free_blocks()]
