@@ -48,9 +48,7 @@ def test_a_store_that_never_answers_is_given_up_and_delays_nobody_else() -> None
         scene.store.put(KV, "0.88")
         with serve(lambda asked: Answer(hang=True)) as silent:
             sources = {
-                "default": SourceDefinition(
-                    "default", SourceKind.PROMETHEUS, url=scene.server.url
-                ),
+                "default": SourceDefinition("default", SourceKind.PROMETHEUS, url=scene.server.url),
                 "silent": SourceDefinition(
                     "silent", SourceKind.PROMETHEUS, url=silent.url, timeout=1.0
                 ),
