@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evictune_policies.algorithms.catalog import POLICIES
-from evictune_policies.replay import pages, yardsticks
+from evictune_policies.replay import yardsticks
+from evictune_policies.replay.advise import Q_HAT_QUANTILE, growth
 from evictune_policies.replay.assumptions import Assumptions
 from evictune_policies.replay.knobs import combinations
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.plots import curves_svg
 from evictune_policies.replay.progress import Progress
 from evictune_policies.replay.reading import read_trace
 from evictune_policies.replay.result import Result
@@ -44,12 +43,11 @@ class Study:
     name: str
     capacities: tuple[int, int, int]
     xi_tokens: int
-    q_hat_tokens: int
 
 
 STUDIES = {
-    "mooncake": Study("mooncake", (3_000, 10_000, 30_000), 16_384, 200),
-    "agentic": Study("agentic", (20_000, 40_000, 80_000), 16_384, 1_000),
+    "mooncake": Study("mooncake", (3_000, 10_000, 30_000), 16_384),
+    "agentic": Study("agentic", (10_000, 20_000, 40_000), 16_384),
 }
 
 
@@ -90,7 +88,10 @@ def with_section(page: str, name: str, section: str) -> str:
 
 
 def _section(study: Study, trace: Trace, options: argparse.Namespace) -> str:
-    knobs = combinations(list(POLICIES), [study.xi_tokens], [study.q_hat_tokens])
+    from evictune_policies.replay.order import OrderReplay  # brings in the compiler
+
+    q_hat = int(yardsticks.quantile(growth(trace), Q_HAT_QUANTILE))
+    knobs = combinations(list(POLICIES), [study.xi_tokens], [q_hat])
     progress = Progress()
     with progress.over(len(knobs) * len(study.capacities)):
         session = Session(progress, OrderReplay)
@@ -100,7 +101,7 @@ def _section(study: Study, trace: Trace, options: argparse.Namespace) -> str:
         ]
     if not options.check:
         _draw(study, [result for row in rows for result in row])
-    return table(study, rows)
+    return f"xi {study.xi_tokens:,}, q_hat {q_hat:,}.\n\n{table(study, rows)}"
 
 
 def table(study: Study, rows: Sequence[Sequence[Result]]) -> str:
@@ -133,6 +134,9 @@ def table(study: Study, rows: Sequence[Sequence[Result]]) -> str:
 
 
 def _draw(study: Study, results: Sequence[Result]) -> None:
+    from evictune_policies.replay import pages
+    from evictune_policies.replay.plots import curves_svg
+
     drawn = [result for result in results if result.policy in DRAWN]
     FIGURES.mkdir(exist_ok=True)
     svg = curves_svg(pages.over_capacity(drawn, [study.xi_tokens]))

@@ -30,7 +30,8 @@ def count(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """A share in per cent with one decimal; blank for none."""
-    return "" if value is None else f"{100 * value:.1f} %"
+    # Adding 0 makes of a rounded -0.0 a 0.0.
+    return "" if value is None else f"{round(100 * value, 1) + 0.0:.1f} %"
 
 
 def duration(seconds: float) -> str:
