@@ -179,7 +179,7 @@ def test_advise_reaches_what_the_stock_order_does_not(pressure: str, tmp_path: P
     )
     printed = objects(run("advise", pressure, *ADVISE, "--json"), advice=said)
     roles = {each["advice"]["role"]: each for each in printed}
-    assert roles["best"]["advice"]["verdict"] == "REACHED"
+    assert roles["best"]["advice"]["verdict"] == "Reached"
     assert roles["best"]["advice"]["halves"]["other"]["met"]
     assert not roles["stock"]["advice"]["halves"]["whole"]["met"]
 

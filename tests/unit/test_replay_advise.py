@@ -131,6 +131,8 @@ def test_verdicts(first: dict[str, int], other: dict[str, int], expected: Verdic
     assert advice.verdict is expected
     not_eviction = expected in (Verdict.FLOOR_ABOVE_TARGET, Verdict.STOCK_MEETS_TARGET)
     assert ("Eviction is not your problem" in verdict(advice)[0]) == not_eviction
+    open_still = expected in (Verdict.REACHED_ONCE, Verdict.BETTER, Verdict.NO_GAIN)
+    assert ("does not rule the target out" in " ".join(verdict(advice))) == open_still
     settable = expected in (Verdict.REACHED, Verdict.REACHED_ONCE, Verdict.BETTER)
     assert any("knob document" in line for line in verdict(advice)) == (settable or advice.gain)
 

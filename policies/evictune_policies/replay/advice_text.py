@@ -43,8 +43,13 @@ def verdict(advice: Advice) -> list[str]:
     """What the advice comes to: the first line says it, the others explain."""
     stock, best = _present(advice, "stock"), advice.outcome("best")
     lines = [_headline(advice, stock, best)]
+    floor = _present(advice, "floor").whole
+    if advice.verdict in (Verdict.REACHED_ONCE, Verdict.BETTER, Verdict.NO_GAIN):
+        lines.append(
+            "The floor does not rule the target out: if nothing were ever evicted, "
+            f"{_late(floor)} would be late; {floor.allowed:,} may be."
+        )
     if advice.verdict is Verdict.FLOOR_ABOVE_TARGET:
-        floor = _present(advice, "floor").whole
         lines.append(
             f"With a cache that never evicts, the {percentile(advice.goal)} is "
             f"{duration(floor.seconds)}. {UNHELPFUL}"

@@ -40,12 +40,12 @@ Replay = Callable[[Trace, Knobs], Result]
 class Verdict(Enum):
     """What the advice comes to."""
 
-    FLOOR_ABOVE_TARGET = "no eviction policy can reach the target"
-    STOCK_MEETS_TARGET = "the engine's own order meets the target"
-    REACHED = "a candidate reaches the target, on the other half too"
-    REACHED_ONCE = "a candidate reaches the target where it was fitted, not on the other half"
-    BETTER = "a candidate has fewer late requests, but does not reach the target"
-    NO_GAIN = "no candidate is better than the engine's own order on the other half"
+    FLOOR_ABOVE_TARGET = "FloorAboveTarget"  # no eviction policy can reach the target
+    STOCK_MEETS_TARGET = "StockMeetsTarget"  # the engine's own order does
+    REACHED = "Reached"  # by a candidate, on the half it was not fitted on too
+    REACHED_ONCE = "ReachedOnce"  # where it was fitted only
+    BETTER = "Better"  # a candidate is better than the stock order, but misses the target
+    NO_GAIN = "NoGain"  # no candidate is better on the other half
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _advice_record(advised: Advice, outcome: Outcome) -> dict[str, Any]:
         **record(outcome.result, [goal.xi_tokens]),
         "advice": {
             "role": outcome.role,
-            "verdict": advised.verdict.name,
+            "verdict": advised.verdict.value,
             "slo_seconds": goal.slo_seconds,
             "quantile": goal.quantile,
             "xi_tokens": goal.xi_tokens,
