@@ -28,6 +28,7 @@ FIRST_LIST_RETRY = 5.0
 WATCH_SERVER_TIMEOUT = 240
 WATCH_CLIENT_TIMEOUT = 270.0
 REQUEST_TIMEOUT = 30.0
+NOT_FOUND = 404
 _FIRST_BACKOFFS = (1.0, 2.0, 5.0)
 _LAST_BACKOFF = 10.0
 
@@ -67,25 +68,33 @@ class Follower:
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
         self._clock = clock
         self._close = close
+        # Told when policies can be listed after their definition was missing.
+        self.found: Callable[[], None] = lambda: None
         self._listed = asyncio.Event()
-        self._backstop: asyncio.Task[None] | None = None
+        self._wanted = asyncio.Event()
+        self._problem: tuple[int, str] | None = None
+        self._listing: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """List once, so that rivals are known before the first tick; then keep listing."""
+    def start(self, leading: Awaitable[object]) -> None:
+        """Once `leading` is over, list: rivals are known before the first tick. Keep listing."""
+        self._listing = asyncio.create_task(self._follow(leading), name="list policies")
+
+    async def _follow(self, leading: Awaitable[object]) -> None:
+        await leading
         await self._try_list()
-        self._backstop = asyncio.create_task(self._keep_listing(), name="list policies")
+        await self._keep_listing()
 
     async def stop(self) -> None:
         """Stop listing and all policies' loops, then close what they used."""
-        if self._backstop is not None:
-            self._backstop.cancel()
+        if self._listing is not None:
+            self._listing.cancel()
         await self._scheduler.stop()
         await self._close()
 
     def check(self) -> None:
         """Raise what ended the periodic list, which nothing should."""
-        if self._backstop is not None and self._backstop.done():
-            self._backstop.result()
+        if self._listing is not None and self._listing.done():
+            self._listing.result()
 
     async def on_event(self, body: Mapping[str, Any], deleted: bool) -> None:
         """One event of the watch."""
@@ -95,13 +104,28 @@ class Follower:
         if deleted or is_leaving(body):
             self._forget(entry_of(body))
         else:
-            self._follow(entry_of(body))
+            self._put(entry_of(body))
+
+    def relist(self) -> None:
+        """List soon: the watch ended, and may have missed something."""
+        self._wanted.set()
 
     async def _keep_listing(self) -> None:
         while True:
-            listed = self._listed.is_set()
-            await self._clock.sleep(RELIST_INTERVAL if listed else FIRST_LIST_RETRY)
+            troubled = self._problem is not None or not self._listed.is_set()
+            await self._wait(FIRST_LIST_RETRY if troubled else RELIST_INTERVAL)
             await self._try_list()
+
+    async def _wait(self, seconds: float) -> None:
+        """Sleep, unless a list is wanted meanwhile."""
+        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
+        wanted = asyncio.ensure_future(self._wanted.wait())
+        try:
+            await asyncio.wait((sleeping, wanted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            wanted.cancel()
+            self._wanted.clear()
 
     async def _try_list(self) -> None:
         loop = asyncio.get_running_loop()
@@ -109,11 +133,24 @@ class Follower:
         try:
             bodies = await loop.run_in_executor(self._pool, self._list)
         except ApiError as error:
-            hint = "; install the definition: evictune crd | kubectl apply -f -"
-            log.error("cannot list policies: %s%s", error, hint if error.status == 404 else "")
+            self._tell(error)
             return
+        missing, self._problem = self._problem, None
+        if missing:
+            log.info("policies are listed again")
         self._metrics.last_list.set(self._clock.wall())
         self._compare([entry_of(body) for body in bodies if not is_leaving(body)], before)
+        if missing and missing[0] == NOT_FOUND:
+            self.found()
+
+    def _tell(self, error: ApiError) -> None:
+        """One line for a problem, however long it lasts."""
+        problem = (error.status, error.reason)
+        if problem != self._problem:
+            hint = "; install the definition: evictune crd | kubectl apply -f -"
+            shown = hint if error.status == NOT_FOUND else ""
+            log.error("cannot list policies: %s%s", error, shown)
+        self._problem = problem
 
     def _list(self) -> list[dict[str, Any]]:
         paths = [policies_path(namespace) for namespace in self._namespaces]
@@ -144,7 +181,7 @@ class Follower:
         known = self._index.get(entry.key)
         return known is None or known.uid != entry.uid or known.generation < entry.generation
 
-    def _follow(self, entry: Entry) -> None:
+    def _put(self, entry: Entry) -> None:
         self._index.put(entry)
         self._scheduler.ensure(entry)
 
@@ -171,23 +208,18 @@ def configure(settings: kopf.OperatorSettings, *, namespaced: bool) -> None:
 
 
 def build_registry(
-    follower: Callable[[], Follower],
+    on_event: Callable[[Mapping[str, Any], bool], Awaitable[None]],
     login: Callable[[], kopf.ConnectionInfo],
-    leading: Callable[[], Awaitable[object]],
+    check: Callable[[], None],
     *,
     namespaced: bool,
 ) -> kopf.OperatorRegistry:
-    """Kopf's handlers. `follower` is called once, inside the running event loop.
+    """Kopf's handlers.
 
-    It is started, which lists and ticks, when `leading` returns; probes are answered before.
+    on_event: takes a policy and whether it was deleted. check: raises what makes the operator not
+    alive.
     """
     registry = kopf.OperatorRegistry()
-    running: list[Follower] = []
-    starting: list[asyncio.Task[None]] = []
-
-    async def follow_once_leading() -> None:
-        await leading()
-        await running[0].start()
 
     @kopf.on.login(registry=registry)
     def _login(**_: Any) -> kopf.ConnectionInfo:
@@ -196,24 +228,11 @@ def build_registry(
     @kopf.on.startup(registry=registry)
     async def _start(settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings, namespaced=namespaced)
-        running.append(follower())
-        starting.append(asyncio.create_task(follow_once_leading(), name="start when leading"))
-
-    @kopf.on.cleanup(registry=registry)
-    async def _stop(**_: Any) -> None:
-        for task in starting:
-            task.cancel()
-        for each in running:
-            await each.stop()
 
     @kopf.on.probe(registry=registry)
     async def _alive(**_: Any) -> None:
         try:
-            for task in starting:
-                if task.done():
-                    task.result()
-            for each in running:
-                each.check()
+            check()
         # Whatever ended a task of ours: a probe that fails has the operator started anew.
         except Exception as error:
             log.exception("not alive")
@@ -221,6 +240,6 @@ def build_registry(
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def _event(event: Mapping[str, Any], **_: Any) -> None:
-        await running[0].on_event(event["object"], event.get("type") == "DELETED")
+        await on_event(event["object"], event.get("type") == "DELETED")
 
     return registry

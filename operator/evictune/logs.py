@@ -45,6 +45,8 @@ class TextFormatter(logging.Formatter):
 def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
     """Log to standard error. `log_format`: "json" or "text"."""
     handler = logging.StreamHandler(sys.stderr)
+    if not verbose:
+        handler.addFilter(_without_kopfs_traceback)
     handler.setFormatter(JSONFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     if verbose:
@@ -53,5 +55,14 @@ def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     # Several lines for each renewal of the lease; what matters is told by us.
     logging.getLogger("leaderelection").setLevel(logging.WARNING)
+    # That it runs in a thread, and so leaves signals to us.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     # One line for each probe of the kubelet.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def _without_kopfs_traceback(record: logging.LogRecord) -> bool:
+    """What the API server answers to Kopf is told in a line."""
+    if record.name.startswith("kopf.") and record.exc_info:
+        record.exc_info = record.exc_text = None
+    return True

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
-from collections.abc import Sequence
+from asyncio import AbstractEventLoop as EventLoop
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 
 import kopf
 from kubernetes import client
@@ -22,6 +26,7 @@ from evictune.loop import Clock, Scheduler
 from evictune.observe import ApiClusterReader, Observer
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Ticker
+from evictune.watch import KeptRunning
 
 # Calls to the API server under way at once, of all policies together; observing has its own.
 API_THREADS = 8
@@ -56,13 +61,13 @@ def run_operator(
     )
     try:
         with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
-            registry = build_registry(
-                lambda: _follower(api, configuration, metrics, pool, chosen),
-                lambda: connection_info(load_configuration(kubeconfig)),
-                election.won,
-                namespaced=bool(chosen),
+            asyncio.run(
+                _serve(
+                    lambda: _follower(api, configuration, metrics, pool, chosen),
+                    election,
+                    _Watching(configuration.liveness_address, kubeconfig, chosen),
+                )
             )
-            asyncio.run(_serve(registry, election, configuration, chosen))
     finally:
         # Not before every call under way has ended: the next operator acts at once.
         election.give_up()
@@ -70,23 +75,58 @@ def run_operator(
         raise election.lost
 
 
+@dataclass(frozen=True)
+class _Watching:
+    """What Kopf is run with."""
+
+    liveness_address: str
+    kubeconfig: str | None
+    namespaces: Sequence[str]
+
+    async def run(self, follower: Follower, home: EventLoop, stop: asyncio.Event) -> None:
+        """Kopf, in this event loop, for a follower of another one: `home`."""
+
+        async def on_event(body: Mapping[str, Any], deleted: bool) -> None:
+            delivered = asyncio.run_coroutine_threadsafe(follower.on_event(body, deleted), home)
+            await asyncio.wrap_future(delivered)
+
+        registry = build_registry(
+            on_event,
+            lambda: connection_info(load_configuration(self.kubeconfig)),
+            follower.check,
+            namespaced=bool(self.namespaces),
+        )
+        await kopf.operator(
+            registry=registry,
+            settings=kopf.OperatorSettings(),
+            namespaces=self.namespaces,
+            clusterwide=not self.namespaces,
+            standalone=True,
+            liveness_endpoint=f"http://{self.liveness_address}/healthz",
+            stop_flag=stop,
+        )
+
+
 async def _serve(
-    registry: kopf.OperatorRegistry,
-    election: Election,
-    configuration: OperatorConfiguration,
-    namespaces: Sequence[str],
+    make_follower: Callable[[], Follower], election: Election, watching: _Watching
 ) -> None:
     """Until a signal comes or the lease is lost."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, election.over.set)
+    follower = make_follower()
+    kept = KeptRunning(lambda stop: watching.run(follower, loop, stop), follower.relist)
+    follower.found = kept.renew
+    follower.start(election.won())
+    running = asyncio.create_task(kept.run(), name="watch policies")
     election.start()
-    await kopf.operator(
-        registry=registry,
-        settings=kopf.OperatorSettings(),
-        namespaces=namespaces,
-        clusterwide=not namespaces,
-        standalone=True,
-        liveness_endpoint=f"http://{configuration.liveness_address}/healthz",
-        stop_flag=election.over,
-    )
+    try:
+        await election.over.wait()
+        log.info("stopping")
+    finally:
+        kept.stop()
+        await running
+        await follower.stop()
 
 
 def _election(

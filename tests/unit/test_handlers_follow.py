@@ -14,7 +14,7 @@ import kopf
 import pytest
 from evictune import run
 from evictune.api.sources import OperatorConfiguration
-from evictune.handlers import RELIST_INTERVAL, Follower, build_registry, configure
+from evictune.handlers import FIRST_LIST_RETRY, RELIST_INTERVAL, Follower, build_registry, configure
 from evictune.index import Key, PolicyIndex, entry_of
 from evictune.kube import ApiError
 from evictune.loop import Scheduler
@@ -69,17 +69,27 @@ class Scene:
         self.ticks.append((key[1], self.clock.now))
         return Outcome(interval=1000.0, generation=1)
 
+    async def start(self) -> None:
+        """Lead, and let the first list come back from its thread."""
+        self.follower.start(settle())
+        await threads()
+
     async def close(self) -> None:
         self.closed = True
 
     async def list_now(self) -> None:
         """Let the periodic list come round; it runs in a thread of its own."""
         await self.clock.advance(RELIST_INTERVAL)
-        for _ in range(50):
-            await asyncio.sleep(0.002)
+        await threads()
 
     def ticked(self) -> list[str]:
         return [name for name, _ in self.ticks]
+
+
+async def threads() -> None:
+    """Let what runs in a thread come back."""
+    for _ in range(50):
+        await asyncio.sleep(0.002)
 
 
 def play(scenario: Callable[[Scene], Awaitable[None]]) -> Scene:
@@ -97,7 +107,7 @@ def test_what_exists_at_start_is_followed_and_rivals_are_known_before_the_first_
     async def scenario(scene: Scene) -> None:
         scene.api.put(f"{ALL}/young", body("young", "2026-11-29T13:00:00Z"))
         scene.api.put(f"{ALL}/old", body("old"))
-        await scene.follower.start()
+        await scene.start()
         rival = scene.index.older_rival(("ns", "young"))
         assert rival is not None
         assert rival.name == "old"
@@ -110,7 +120,7 @@ def test_what_exists_at_start_is_followed_and_rivals_are_known_before_the_first_
 
 def test_the_watch_starts_wakes_and_stops() -> None:
     async def scenario(scene: Scene) -> None:
-        await scene.follower.start()
+        await scene.start()
         await scene.follower.on_event(body("a"), deleted=False)
         await settle()
         await scene.follower.on_event(body("a"), deleted=False)
@@ -130,7 +140,7 @@ def test_the_younger_takes_over_when_the_older_goes() -> None:
     async def scenario(scene: Scene) -> None:
         scene.api.put(f"{ALL}/old", body("old"))
         scene.api.put(f"{ALL}/young", body("young", "2026-11-29T13:00:00Z"))
-        await scene.follower.start()
+        await scene.start()
         await settle()
         scene.ticks.clear()
         await scene.follower.on_event(body("old", deletionTimestamp="now"), deleted=False)
@@ -145,7 +155,7 @@ def test_a_silent_watch_is_made_up_for_by_the_list() -> None:
     async def scenario(scene: Scene) -> None:
         scene.api.put(f"{ALL}/edited", body("edited"))
         scene.api.put(f"{ALL}/deleted", body("deleted"))
-        await scene.follower.start()
+        await scene.start()
         await settle()
         scene.ticks.clear()
         scene.api.put(f"{ALL}/edited", body("edited", generation=2))
@@ -166,7 +176,7 @@ def test_what_the_watch_tells_during_a_list_is_newer_than_the_list() -> None:
     async def scenario(scene: Scene) -> None:
         loop = asyncio.get_running_loop()
         scene.api.put(f"{ALL}/deleted", body("deleted"))
-        await scene.follower.start()
+        await scene.start()
         await settle()
 
         async def watch() -> None:
@@ -191,7 +201,7 @@ def test_an_api_server_that_is_away_at_start_is_asked_again(
 ) -> None:
     async def scenario(scene: Scene) -> None:
         scene.api.fault = lambda method, path: ApiError(404, "NotFound", "no such resource")
-        await scene.follower.start()
+        await scene.start()
         assert "evictune crd | kubectl apply" in caplog.text
         scene.api.fault = lambda method, path: None
         scene.api.put(f"{ALL}/a", body("a"))
@@ -259,38 +269,72 @@ def test_nothing_is_listed_or_ticked_before_the_operator_leads() -> None:
     async def scenario(scene: Scene) -> None:
         scene.api.put(f"{ALL}/a", body("a"))
         won = asyncio.Event()
-        login: Any = None
-        registry = build_registry(lambda: scene.follower, login, won.wait, namespaced=True)
-        await activity(registry, Activity.STARTUP)()
+        scene.follower.start(won.wait())
         await scene.follower.on_event(body("a"), deleted=False)
         await scene.list_now()
         assert scene.index.entries() == {}
-        await activity(registry, Activity.PROBE)()
         won.set()
-        await scene.list_now()
+        await threads()
         assert scene.ticked() == ["a"]
-        await activity(registry, Activity.CLEANUP)()
-        assert scene.closed
 
     play(scenario)
 
 
-def test_a_mistake_of_ours_that_ends_the_following_fails_the_probe(
+def test_a_mistake_of_ours_that_ends_the_listing_fails_the_probe(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario(scene: Scene) -> None:
-        async def broken() -> None:
+        unused: Any = None
+        registry = build_registry(unused, unused, scene.follower.check, namespaced=True)
+        probe = activity(registry, Activity.PROBE)
+        await scene.start()
+        await probe()
+
+        def mistaken(method: str, path: str) -> None:
             raise ZeroDivisionError("a mistake of ours")
 
-        login: Any = None
-        registry = build_registry(lambda: scene.follower, login, broken, namespaced=True)
-        await activity(registry, Activity.STARTUP)()
-        await settle()
+        scene.api.fault = mistaken
+        await scene.list_now()
         with pytest.raises(kopf.PermanentError, match="a mistake of ours"):
-            await activity(registry, Activity.PROBE)()
+            await probe()
 
     play(scenario)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_watch_that_ended_is_made_up_for_by_a_list_at_once() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.start()
+        scene.api.put(f"{ALL}/made", body("made"))
+        scene.follower.relist()
+        await threads()
+        assert scene.ticked() == ["made"]
+
+    play(scenario)
+
+
+def test_a_missing_definition_is_told_once_and_its_return_renews_the_watch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        renewed: list[float] = []
+        scene.follower.found = lambda: renewed.append(scene.clock.now)
+        await scene.start()
+        scene.api.fault = lambda method, path: ApiError(404, "NotFound", "no such resource")
+        await scene.list_now()
+        for _ in range(3):
+            await scene.clock.advance(FIRST_LIST_RETRY)
+            await threads()
+        assert caplog.text.count("evictune crd | kubectl apply") == 1
+        assert renewed == []
+        scene.api.fault = lambda method, path: None
+        scene.api.put(f"{ALL}/a", body("a"))
+        await scene.clock.advance(FIRST_LIST_RETRY)
+        await threads()
+        assert len(renewed) == 1
+        assert scene.ticked() == ["a"]
+
+    play(scenario)
 
 
 class Dated:
