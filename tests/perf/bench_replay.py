@@ -4,7 +4,7 @@
 
 The accesses are those of the Mooncake conversation trace in blocks of 16 tokens, each block known
 by a random hash of 64 bits. libcachesim reads them from a memory-mapped file in its own format and
-hashes them in its table; ours numbers the hashes and builds the chains first, and that counts. Both
+hashes them in its table; ours numbers the hashes and links the chains first, and that counts. Both
 take turns in one process, by CPU time. libcachesim has the size of table that suits it best here.
 
 As flat LRU takes every access for itself, one comparison gives ours the accesses as requests of one
@@ -171,25 +171,29 @@ def hits(result: Result) -> int:
 
 def measure_lru(stream: Stream, peer: Peer) -> Iterator[dict[str, Any]]:
     """One pass each, hashing included, on requests and on single blocks."""
-    for name, make, policy, capacity in (
-        ("LRU", stream.chained, "prefix-lru", CAPACITY),
+
+    def on_requests() -> Result:
+        return stream.chained().run("prefix-lru", CAPACITY)
+
+    single = stream.flat()
+
+    def on_single_blocks() -> Result:
+        numbers(stream.ids)  # anew, to count; that each is a request is not the stream's cost
         # One more block: the one that the further token takes while the request runs.
-        ("LRU, a block a request", stream.flat, "lru", CAPACITY + 1),
-    ):
-        make().run(policy, capacity)  # compiled, or loaded
-        peers, ours = [], []
+        return single.run("lru", CAPACITY + 1)
+
+    for name, ours in (("LRU", on_requests), ("LRU, a block a request", on_single_blocks)):
+        ours()  # compiled, or loaded
+        spent: list[tuple[float, float]] = []
         for _ in range(ROUNDS):
-            spent, peer_hits = peer.run()
-            peers.append(spent)
-            spent, result = timed(lambda: make().run(policy, capacity))  # noqa: B023 - used at once
-            ours.append(spent)
-        if policy == "lru" and hits(result) != peer_hits:
+            peer_seconds, peer_hits = peer.run()
+            our_seconds, result = timed(ours)
+            spent.append((peer_seconds, our_seconds))
+        if ours is on_single_blocks and hits(result) != peer_hits:
             raise SystemExit(f"{name}: {hits(result):,} hits, libcachesim finds {peer_hits:,}")
-        scale = 1e9 / stream.accesses
-        yield entry(
-            f"{name}, {stream.accesses:,} accesses", "libcachesim LRU",
-            median(peers) * scale, median(ours) * scale, 1.0, "ns an access",
-        )  # fmt: skip
+        peers, times = (median(each) * 1e9 / stream.accesses for each in zip(*spent, strict=True))
+        name = f"{name}, {stream.accesses:,} accesses"
+        yield entry(name, "libcachesim LRU", peers, times, 1.0, "ns an access")
 
 
 def measure_candidates(stream: Stream, peer: Peer) -> Iterator[dict[str, Any]]:
