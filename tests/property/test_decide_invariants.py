@@ -278,7 +278,7 @@ def test_left_alone_every_change_comes_to_an_end(history: list[Tick]) -> None:
         replicas=2,
         fleet=FleetMode.AUTO,
     )
-    for _ in range(12):
+    for _ in range(45):
         policy, seen = world.before(quiet)
         told = decide(policy, world.memory, seen, world.now)
         world.after(quiet, policy, seen, told)

@@ -85,3 +85,19 @@ def test_where_there_is_no_room_what_may_be_tried_soonest_goes() -> None:
     assert len(memory.quarantine) == MAX_QUARANTINE
     assert min(each.until for each in memory.quarantine) >= NOW + soonest[1]
     assert memory.quarantine[-1].values.xi_tokens == MAX_QUARANTINE + 2
+
+
+def test_what_takes_the_document_away_each_time_is_not_fought() -> None:
+    """Restored twice within an hour, and told; then left alone until the hour is over."""
+    gone, restored, memory = following(XI_512, document=None), [], applied(XI_512)
+    for tick in range(130):
+        decision = decide(make_policy(), memory, gone, NOW + 30 * tick)
+        memory = decision.memory
+        if decision.effects:
+            restored.append(30 * tick)
+            assert decision.audit[-1].reason is Reason.RESTORED
+        elif tick < 120:
+            assert decision.holds[-1][0] is Reason.FIGHT_DETECTED
+    assert restored == [0, 30, 3600, 3630]
+    (active,) = [each for each in decision.conditions if each.type == "PolicyActive"]
+    assert (active.status, active.reason) == (False, Reason.FIGHT_DETECTED)

@@ -193,6 +193,12 @@ class Reason(StrEnum):
         "before.",
         "It waits for settle and one window; an autoscaler that never rests keeps it waiting.",
     )
+    FIGHT_DETECTED = (
+        "FightDetected",
+        Kind.HOLD,
+        "Somebody takes the knob document away or sets it back, again and again: it is left alone.",
+        "Find in the API server's audit log who does, and have the ConfigMap left out there.",
+    )
     AT_BOUND = (
         "AtBound",
         Kind.HOLD,
@@ -232,6 +238,11 @@ class Reason(StrEnum):
         "Abandoned",
         Kind.DECISION,
         "The change was given up before it could be judged.",
+    )
+    RESTORED = (
+        "Restored",
+        Kind.DECISION,
+        "The knob document had been deleted or set back, and is written again.",
     )
     RECOMMENDED = ("Recommended", Kind.DECISION, "The value wanted changed; nothing was written.")
     REGIME_CHANGED = ("RegimeChanged", Kind.DECISION, "The diagnosis changed.")

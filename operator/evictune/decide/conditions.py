@@ -21,7 +21,7 @@ def conditions(situation: Situation, holds: tuple[Hold, ...]) -> tuple[Condition
         _ready(situation, target, metrics),
         target,
         metrics,
-        _policy_active(situation, situation.memory),
+        _policy_active(situation, situation.memory, holds),
         _slo_met(situation, holds),
     )
 
@@ -87,12 +87,15 @@ def _needed(situation: Situation) -> list[tuple[str, QuantileReading | Reading]]
     return needed
 
 
-def _policy_active(situation: Situation, memory: Memory) -> Condition:
+def _policy_active(situation: Situation, memory: Memory, holds: tuple[Hold, ...]) -> Condition:
     def active(status: bool | None, reason: Reason, message: str) -> Condition:
         return Condition(ConditionType.POLICY_ACTIVE, status, reason, message)
 
     if situation.observation.conflict:
         return active(False, Reason.CONFLICT, sentence(situation.observation.conflict))
+    for reason, message in holds:
+        if reason is Reason.FIGHT_DETECTED:
+            return active(False, reason, f"{sentence(message)}.")
     if memory.pending is not None:
         wanted = memory.pending
         silent = silent_engines(situation, wanted.revision, wanted.change_to)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evictune.api.decision import Applied, Effect, Memory, Pending, WriteKnobs
+from evictune.api.decision import Applied, DecisionRecord, Memory, Pending, WriteKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
-from evictune.decide.situation import Situation, release
+from evictune.api.quantity import format_duration
+from evictune.api.reasons import Reason
+from evictune.decide.situation import Situation, Step, identity, release, show
+
+# A document that is lost this often within so many seconds is taken away on purpose.
+FIGHT_LIMIT = 2
+FIGHT_MEMORY = 3600.0
 
 
 def reconcile(situation: Situation) -> Memory:
@@ -60,23 +66,42 @@ def _past(situation: Situation) -> Memory:
     )
 
 
-def keep_alive(situation: Situation) -> tuple[Effect, ...]:
-    """Renew the document at half of its life, with the revision unchanged; restore a lost one.
+def keep_alive(situation: Situation, step: Step) -> Step:
+    """The step, which wrote nothing, with what keeps the document alive.
 
-    One that belongs to a policy which was deleted is taken over before it is collected.
+    It is renewed at half of its life, with the revision unchanged, and restored where it was
+    lost. One that belongs to a policy which was deleted is taken over before it is collected.
     """
     memory, document = situation.memory, situation.observation.document
     wanted, values = _wanted(memory)
     if wanted is None or values is None or not situation.may_write:
-        return ()
+        return step
     ttl = situation.policy.spec.behavior.knob_ttl
+    written = WriteKnobs(wanted.revision, values, ttl)
     if document is not None and carries(document, wanted.revision, values):
         # More than its whole life: knobTTL was shortened, or a clock was set back.
         due = not ttl / 2 < document.expires - situation.now <= ttl or not document.owned
-        return (WriteKnobs(wanted.revision, values, ttl),) if due else ()
-    if situation.suspended:
-        return ()
-    return (WriteKnobs(wanted.revision, values, ttl),)
+        return replace(step, effects=(written,)) if due else step
+    return step if situation.suspended else _restored(situation, step, written)
+
+
+def _restored(situation: Situation, step: Step, written: WriteKnobs) -> Step:
+    """The lost document again; but what takes it away each time is not fought."""
+    now = situation.now
+    lately = [
+        record.time
+        for record in situation.memory.decisions
+        if record.reason is Reason.RESTORED and record.time > now - FIGHT_MEMORY
+    ]
+    if len(lately) >= FIGHT_LIMIT:
+        rest = format_duration(round(min(lately) + FIGHT_MEMORY - now))
+        message = f"the knob document was lost {len(lately)} times; it is left alone for {rest}"
+        return replace(step, holds=(*step.holds, (Reason.FIGHT_DETECTED, message)))
+    what = "was deleted" if situation.observation.document is None else "was set back"
+    message = f"The knob document {what}: {show(written.values)} is written again."
+    label = identity(situation.policy, f"{written.revision}-restored", now)
+    record = DecisionRecord(label, now, Reason.RESTORED, message, None, written.values)
+    return replace(step, effects=(written,), records=(*step.records, record))
 
 
 def carries(document: KnobDocument | None, revision: int, values: KnobValues) -> bool:

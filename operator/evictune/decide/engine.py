@@ -45,13 +45,15 @@ def decide(
     regime, changed = _regime(situation)
     situation = replace(situation, memory=replace(situation.memory, regime=regime))
     step = advance(situation) if situation.memory.pending else _consider(situation)
+    if not step.effects:
+        step = keep_alive(replace(situation, memory=step.memory), step)
     audit = (*changed, *step.records)
     kept = replace(step.memory, decisions=_latest((*step.memory.decisions, *audit)))
     after = replace(situation, memory=kept)
     return Decision(
         memory=kept,
         conditions=conditions(after, step.holds),
-        effects=step.effects or keep_alive(after),
+        effects=step.effects,
         audit=audit,
         holds=step.holds,
         next_check=step.next_check,
