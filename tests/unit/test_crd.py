@@ -82,8 +82,11 @@ def test_names_subresource_and_columns() -> None:
     names = crd()["spec"]["names"]
     assert (names["plural"], names["shortNames"]) == ("evictionpolicies", ["evp"])
     assert _version()["subresources"] == {"status": {}}
-    columns = [column["name"] for column in _version()["additionalPrinterColumns"]]
-    assert columns == ["Mode", "Target", "TTFT", "SLO met", "State", "xi", "Age"]
+    columns = _version()["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column["priority"]]
+    assert shown == ["Mode", "TTFT", "SLO met", "State", "xi", "Age"]
+    wide = [column["name"] for column in columns if column["priority"]]
+    assert wide == ["Target", "Suspended", "Ready"]
 
 
 def test_an_uninstalled_chart_keeps_the_policies() -> None:

@@ -81,18 +81,26 @@ def _root_schema() -> dict[str, Any]:
 
 
 def _printer_columns() -> list[dict[str, Any]]:
-    """Columns of `kubectl get evp`: they fit 120 characters. Column TTFT: at the SLO's quantile."""
-    condition = '.status.conditions[?(@.type=="SLOMet")].status'
+    """Columns of `kubectl get evp`: with -A and long names they fit 120 characters.
+
+    Priority 1: with `-o wide` only. TTFT is at the SLO's quantile.
+    """
+    met, ready = (f'.status.conditions[?(@.type=="{kind}")]' for kind in ("SLOMet", "Ready"))
     columns = (
-        ("Mode", "string", ".spec.mode"),
-        ("Target", "string", ".spec.targetRef.name"),
-        ("TTFT", "string", ".status.observed.ttft.estimate"),
-        ("SLO met", "string", condition),
-        ("State", "string", ".status.regime.name"),
-        ("xi", "integer", ".status.applied.values.xiTokens"),
-        ("Age", "date", ".metadata.creationTimestamp"),
+        ("Mode", "string", ".spec.mode", 0),
+        ("TTFT", "string", ".status.observed.ttft.estimate", 0),
+        ("SLO met", "string", f"{met}.status", 0),
+        ("State", "string", ".status.regime.name", 0),
+        ("xi", "integer", ".status.applied.values.xiTokens", 0),
+        ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Target", "string", ".spec.targetRef.name", 1),
+        ("Suspended", "boolean", ".spec.suspend", 1),
+        ("Ready", "string", f"{ready}.reason", 1),
     )
-    return [{"name": name, "type": kind, "jsonPath": path} for name, kind, path in columns]
+    return [
+        {"name": name, "type": kind, "jsonPath": path, "priority": priority}
+        for name, kind, path, priority in columns
+    ]
 
 
 def object_schema(cls: type[Any]) -> dict[str, Any]:

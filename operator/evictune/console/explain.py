@@ -17,6 +17,7 @@ from evictune.console.subjects import Source, Subject
 from evictune.decide.situation import show
 
 _DOT = "  ·  "
+_UNBROKEN = "\u00a0"
 _MARKS = {"True": ("✔", "32"), "False": ("✘", "31"), "Unknown": ("?", "33")}
 _READINGS = (
     ("queue time", "queueTime", "mean wait before prefill"),
@@ -67,7 +68,9 @@ def _head(policy: EvictionPolicy, paper: Paper) -> list[str]:
     mode = f"mode {spec.mode}" + (", suspended" if spec.suspend else "")
     goal = f"p{_percent(str(ttft.quantile))} of TTFT at most {format_duration(ttft.threshold)}"
     parts = [policy.key, f"{spec.target_ref.kind} {spec.target_ref.name}", mode, goal]
-    lines = paper.wrapped(_DOT.join(parts), "", "  ")
+    # Lines break between the parts, not within them.
+    whole = _DOT.join(part.replace(" ", _UNBROKEN) for part in parts)
+    lines = [each.replace(_UNBROKEN, " ") for each in paper.wrapped(whole, "", "  ")]
     return [lines[0].replace(policy.key, paper.paint(policy.key, "1"), 1), *lines[1:]]
 
 

@@ -152,17 +152,27 @@ def _short(values: KnobValues) -> str:
 
 
 def render(subjects: Sequence[Subject], paper: Paper, *, steps: bool) -> str:
-    """The table, newest first. `steps`: each transition as it was recorded."""
+    """The table, newest first. `steps`: each transition as it was recorded.
+
+    Where the names leave no room in one table, each policy has its own.
+    """
     rows = _step_rows(subjects, paper) if steps else _entry_rows(subjects, paper)
+    heads = ["WHEN", "POLICY", "CHANGE", "STEP" if steps else "VERDICT", "IN WORDS"]
+    if len(subjects) > 1 and rows:
+        cells = [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
+        if paper.room(heads, cells) > 0:
+            return "\n".join(paper.table(heads, cells, _COLORS))
+        return "\n\n".join(_titled(each, paper, steps) for each in subjects)
     if not rows:
         named = ", ".join(each.key for each in subjects)
         return "\n".join(paper.wrapped(f"No decision was taken yet: {named}", "", "  "))
-    heads = ["WHEN", "POLICY", "CHANGE", "STEP" if steps else "VERDICT", "IN WORDS"]
-    cells = [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
-    if len(subjects) == 1:
-        # Its name was given by whoever asks.
-        heads, cells = heads[:1] + heads[2:], [row[:1] + row[2:] for row in cells]
+    heads.remove("POLICY")
+    cells = [[row[0], *row[2:]] for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
     return "\n".join(paper.table(heads, cells, _COLORS))
+
+
+def _titled(subject: Subject, paper: Paper, steps: bool) -> str:
+    return f"{paper.paint(subject.key, '1')}\n{render([subject], paper, steps=steps)}"
 
 
 _Row = tuple[tuple[float, int], list[str]]

@@ -71,11 +71,8 @@ class Paper:
 
         `colors`: cells with these texts are painted.
         """
-        fixed = [
-            max(map(len, map(printable, column)))
-            for column in zip(*(each[:-1] for each in (heads, *rows)), strict=True)
-        ]
-        room = self.width - sum(fixed) - len(_GAP) * len(fixed)
+        fixed = _widths(heads, rows)
+        room = self.room(heads, rows)
         below = room < _READABLE
         shown = heads[:-1] if below else heads
         lines = [self.paint(_line(shown, fixed), "1")]
@@ -87,6 +84,11 @@ class Paper:
                 head, body = f"{head:<{len(indent)}}{body[0].strip()}", body[1:]
             lines += [self._painted(head.rstrip(), cells, colors or {}), *body]
         return lines
+
+    def room(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+        """What a table's last column has; none or less: the others do not fit."""
+        fixed = _widths(heads, rows)
+        return self.width - sum(fixed) - len(_GAP) * len(fixed)
 
     def _painted(self, line: str, cells: Sequence[str], colors: Mapping[str, str]) -> str:
         for cell in cells:
@@ -123,6 +125,12 @@ def span(seconds: float) -> str:
             rest = int(seconds % size // below)
             return f"{int(seconds // size)}{unit}" + (f"{rest}{small}" if rest else "")
     return f"{int(seconds)}s"
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Of all columns but the last."""
+    columns = zip(*(each[:-1] for each in (heads, *rows)), strict=True)
+    return [max(map(len, map(printable, column))) for column in columns]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
