@@ -6,7 +6,7 @@ import pytest
 from evictune.api.observation import Idle, Interval, Unknown
 from evictune.api.reasons import Reason
 
-from tests.support.field_case import BUCKETS, Scene, play
+from tests.support.field_case import BUCKETS, Scene, engine_page, play
 from tests.support.page_server import Answer
 
 TTFT = "vllm:time_to_first_token_seconds"
@@ -74,5 +74,24 @@ def test_nan_in_a_bucket_is_unknown_and_leaves_the_status_valid_json() -> None:
         assert isinstance(seen.readings.ttft, Unknown)
         assert seen.readings.ttft.reason is Reason.NOT_FINITE
         assert not seen.acts
+
+    play(scenario)
+
+
+def test_ratios_and_means_without_traffic_are_idle_too() -> None:
+    async def scenario(scene: Scene) -> None:
+        names = (
+            "prefix_cache_hits_total",
+            "prefix_cache_queries_total",
+            "request_prefill_kv_computed_tokens_sum",
+            "request_prefill_time_seconds_sum",
+            "request_queue_time_seconds_sum",
+            "request_queue_time_seconds_count",
+        )
+        scene.page("owl-8b-a", engine_page(**dict.fromkeys(names, 7.0)))
+        await scene.look()
+        seen = await scene.look(after=60)
+        for name in ("hit_ratio", "prefill_rate", "queue_time"):
+            assert getattr(seen.readings, name) == Idle(), name
 
     play(scenario)

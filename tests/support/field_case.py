@@ -25,6 +25,8 @@ from tests.support.page_server import Answer, Asked, PageServer, serve
 NAMESPACE = "serve-a"
 NOW = 1_796_000_000.0
 TICK = 15.0
+# A busy machine may take long for a look; only tests of time limits are in a hurry.
+PATIENCE = 30.0
 BUCKETS = ("0.25", "0.5", "1", "5", "+Inf")
 
 Json = dict[str, Any]
@@ -95,7 +97,7 @@ class Scene:
         self.store = Store()
         self._pages: dict[str, Answer] = {}
         server.respond = self._respond
-        self.use(SourceDefinition("default", SourceKind.DIRECT, timeout=2.0))
+        self.use(SourceDefinition("default", SourceKind.DIRECT, timeout=PATIENCE))
 
     def use(self, source: SourceDefinition) -> None:
         """Read from this source from now on."""
@@ -104,7 +106,7 @@ class Scene:
     def use_store(self, **options: Any) -> None:
         """Read from the store."""
         kind, url = SourceKind.PROMETHEUS, self.server.url
-        options = {"url": url, "timeout": 2.0, **options}
+        options = {"url": url, "timeout": PATIENCE, **options}
         self.use(SourceDefinition("default", kind, **options))
 
     def page(self, pod: str, text: str, **fields: Any) -> None:

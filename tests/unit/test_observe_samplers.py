@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 from evictune.api.observation import Unknown, Value
@@ -230,6 +231,16 @@ def test_the_query_prefers_the_new_name_and_says_which_it_used() -> None:
     assert " or on (namespace, pod, engine, dp_rank) " in text
     assert '"series", "vllm:kv_cache_usage_perc", "", ""' in text
     assert 'namespace=~"a-1|b"' in text
+
+
+@pytest.mark.parametrize("measure", Measure)
+def test_however_many_namespaces_there_are_a_request_s_line_stays_short(measure: Measure) -> None:
+    few = [f"team-{i:02}-{'x' * 15}" for i in range(20)]
+    many = [f"team-{i:04}" for i in range(500)]
+    assert f'namespace=~"{"|".join(few)}"' in query(measure, few, 60.0)
+    for namespaces in (few, many):
+        assert len(quote_plus(query(measure, namespaces, 60.0))) < 8000
+    assert 'namespace=~".+"' in query(measure, many, 60.0)
 
 
 def test_a_fraction_of_a_second_is_kept_in_the_window() -> None:
