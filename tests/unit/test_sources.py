@@ -198,3 +198,11 @@ def test_of_two_credentials_for_one_header_none_silently_wins(options: str) -> N
 def test_every_option_is_described_once() -> None:
     for options in (CONFIGURATION_OPTIONS, PROMETHEUS_OPTIONS):
         assert all(kind and meaning.endswith(".") for kind, meaning in options.values())
+
+
+def test_a_fallback_is_a_direct_source_of_the_same_configuration() -> None:
+    text = "sources: {a: {prometheus: {url: 'http://x', fallback: b}}, b: {direct: {}}}"
+    assert parse_configuration(text).sources["a"].fallback == "b"
+    for wrong in ("a", "c"):
+        with pytest.raises(FieldError, match="name a direct source; there are: b"):
+            parse_configuration(text.replace("fallback: b", f"fallback: {wrong}"))

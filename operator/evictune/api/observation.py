@@ -97,6 +97,7 @@ class Observation:
     window, from T-LRU's regions (evicted_lru: in stock order); recomputed_tokens computed within
     the window although they had been cached before (counted low);
     prompt_tokens_per_request the mean length of a prompt, cached or not.
+    fallback: in words, which source is read in place of the policy's, and why; empty if none.
     conflict: the older policy, or the foreign field manager, in words; empty if none. fleet: the
     switch of the operator's configuration.
     """
@@ -121,3 +122,4 @@ class Observation:
     prompt_tokens_per_request: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     recomputed_tokens: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     metric_names: Mapping[str, str] = field(default_factory=dict)
+    fallback: str = ""

@@ -54,6 +54,11 @@ PROMETHEUS_OPTIONS: Mapping[str, tuple[str, str]] = {
         "Added to every query, for gateways: Thanos' `dedup`, `partial_response` or `max_source_"
         "resolution`, VictoriaMetrics' `extra_label`.",
     ),
+    "fallback": (
+        "string",
+        "Name of a `direct` source that is read while this one does not answer or refuses. Without "
+        "it the readings are then Unknown: the engines are never scraped unasked.",
+    ),
     "labels": (
         "object",
         "The names of the labels that hold a pod's `namespace` and its name, `pod`, where the "
@@ -104,6 +109,7 @@ class SourceDefinition:
     key_file: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     labels: PodLabels = field(default_factory=PodLabels)
+    fallback: str | None = None
     timeout: float = DEFAULT_TIMEOUT
 
 
@@ -126,6 +132,18 @@ def parse_source(name: object, value: object) -> SourceDefinition:
     definition = _prometheus(name, path, options)
     _without_contradiction(path, definition)
     return definition
+
+
+def check_fallbacks(sources: Mapping[str, SourceDefinition]) -> None:
+    """Raise FieldError for a fallback that is no direct source."""
+    direct = [name for name, source in sources.items() if source.kind is SourceKind.DIRECT]
+    for name, source in sources.items():
+        if source.fallback is not None and source.fallback not in direct:
+            raise FieldError(
+                f"sources.{name}.{source.kind}.fallback",
+                source.fallback,
+                f"name a direct source; there are: {', '.join(sorted(direct)) or 'none'}",
+            )
 
 
 def known(path: str, body: Mapping[str, Any], names: Mapping[str, Any] | tuple[str, ...]) -> None:
@@ -163,6 +181,7 @@ def _prometheus(name: str, path: str, options: Mapping[str, Any]) -> SourceDefin
         key_file=files["keyFile"],
         parameters=_parameters(f"{path}.parameters", options.get("parameters")),
         labels=_labels(f"{path}.labels", options.get("labels")),
+        fallback=options.get("fallback"),
         timeout=_timeout(f"{path}.timeout", options),
     )
 

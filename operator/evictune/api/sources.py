@@ -31,6 +31,7 @@ from evictune.api.source_definition import (
     PodLabels,
     SourceDefinition,
     SourceKind,
+    check_fallbacks,
     known,
     mapping,
     parse_source,
@@ -116,7 +117,9 @@ def parse_configuration(text: str) -> OperatorConfiguration:
 
 def _sources(value: object) -> dict[str, SourceDefinition]:
     body = mapping("sources", value)
-    return {name: parse_source(name, body[name]) for name in body}
+    sources = {name: parse_source(name, body[name]) for name in body}
+    check_fallbacks(sources)
+    return sources
 
 
 def _namespaces(value: object) -> tuple[str, ...]:

@@ -65,10 +65,13 @@ def _metrics_available(situation: Situation) -> Condition:
     missing = [
         (name, reading) for name, reading in _needed(situation) if isinstance(reading, Unknown)
     ]
+    fallback = situation.observation.fallback
     if not missing:
         source = f"Source {situation.policy.spec.source!r} gives every reading needed."
-        return Condition(kind, True, Reason.METRICS_AVAILABLE, source)
-    message = "; ".join(f"{name}: {reading.message}" for name, reading in missing)
+        message = f"{sentence(fallback)}." if fallback else source
+        return Condition(kind, True, Reason.METRICS_AVAILABLE, message)
+    told = [f"{name}: {reading.message}" for name, reading in missing]
+    message = "; ".join([*told, fallback] if fallback else told)
     lasting = [reading for _, reading in missing if reading.reason not in _TRANSIENT]
     if lasting:
         return Condition(kind, False, lasting[0].reason, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from evictune.api.observation import (
@@ -27,6 +28,15 @@ from evictune.observe.target import ClusterReader, EnginePod, Target
 
 # A snapshot that several policies share is at most this share of the asking one's interval old.
 _SHARED_AGE = 0.5
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What was read, from which source; fallback: in words, why from this one."""
+
+    snapshot: Snapshot
+    source: str
+    fallback: str = ""
 
 
 class Source(Protocol):
@@ -62,6 +72,7 @@ class Observer:
         self._sources = {
             name: _source(definition, self._pages, clock) for name, definition in sources.items()
         }
+        self._fallbacks = {name: definition.fallback for name, definition in sources.items()}
 
     async def observe(self, policy: EvictionPolicy) -> Observation:
         """The target now. Faults of the outside world become Unknown readings, never errors."""
@@ -69,10 +80,10 @@ class Observer:
         if target.state.problem is not None:
             return _unobserved(target.state, target.state.problem)
         window = policy.spec.slo.ttft.window
-        snapshot, plugin = await asyncio.gather(
-            self._snapshot(policy, target), self._plugin.view(target.pods, window)
+        seen, plugin = await asyncio.gather(
+            self._look(policy, target), self._plugin.view(target.pods, window)
         )
-        return _observation(policy, target, snapshot, plugin)
+        return _observation(policy, target, seen, plugin)
 
     async def close(self) -> None:
         """Close connections and end the sources' threads."""
@@ -80,21 +91,31 @@ class Observer:
             await source.close()
         await self._pages.close()
 
-    async def _snapshot(self, policy: EvictionPolicy, target: Target) -> Snapshot:
+    async def _look(self, policy: EvictionPolicy, target: Target) -> _Look:
+        """The policy's source, or the one that the administrator named in its place."""
         name = policy.spec.source
-        source = self._sources.get(name)
-        if source is None:
+        if name not in self._sources:
             defined = ", ".join(sorted(self._sources))
             message = f"spec.metrics.source: {name!r} is not defined; there are: {defined}"
-            return _no_snapshot(Unknown(Reason.SOURCE_UNDEFINED, message))
+            return _Look(_no_snapshot(Unknown(Reason.SOURCE_UNDEFINED, message)), name)
         try:
-            return await source.snapshot(
-                target.pods,
-                policy.spec.slo.ttft.window,
-                policy.spec.behavior.interval * _SHARED_AGE,
-            )
+            return _Look(await self._snapshot(name, policy, target), name)
         except SourceError as error:
-            return _no_snapshot(error.unknown)
+            fallback = self._fallbacks[name]
+            if fallback is None:
+                return _Look(_no_snapshot(error.unknown), name)
+            why = f"source {fallback!r} is read in place of {name!r}: {error.unknown.message}"
+        try:
+            return _Look(await self._snapshot(fallback, policy, target), fallback, why)
+        except SourceError as error:
+            return _Look(_no_snapshot(error.unknown), fallback, why)
+
+    async def _snapshot(self, name: str, policy: EvictionPolicy, target: Target) -> Snapshot:
+        return await self._sources[name].snapshot(
+            target.pods,
+            policy.spec.slo.ttft.window,
+            policy.spec.behavior.interval * _SHARED_AGE,
+        )
 
 
 def _source(definition: SourceDefinition, pages: PageReader, clock: Callable[[], float]) -> Source:
@@ -130,10 +151,10 @@ def _unobserved(state: TargetState, reason: Reason) -> Observation:
 
 
 def _observation(
-    policy: EvictionPolicy, target: Target, snapshot: Snapshot, plugin: PluginView
+    policy: EvictionPolicy, target: Target, seen: _Look, plugin: PluginView
 ) -> Observation:
     pods = [pod.key for pod in target.pods]
-    pooling = Pooling(snapshot, pods, target.pods[0].engine, policy.spec.source)
+    pooling = Pooling(seen.snapshot, pods, target.pods[0].engine, seen.source)
     return Observation(
         target=target.state,
         engines=_engines(target.pods, pooling, plugin),
@@ -152,6 +173,7 @@ def _observation(
         evicted_lru=plugin.evicted["lru"],
         recomputed_tokens=plugin.recomputed,
         metric_names=pooling.metric_names(),
+        fallback=seen.fallback,
     )
 
 
