@@ -166,6 +166,23 @@ def test_the_search_goes_to_the_bottom_of_the_valley_and_says_where_it_is() -> N
     }  # fmt: skip
 
 
+def test_of_equals_the_middle_one_is_taken_and_the_stock_order_first() -> None:
+    def flat(knobs: Knobs) -> Int64:
+        """T-LRU is equally good wherever xi - q_hat is between 1,000 and 3,000."""
+        if knobs.policy != "t-lru":
+            return uncached({"infinite": 10, "tail-belady": 20, "prefix-lru": 100}[knobs.policy])
+        apart = (knobs.xi_tokens or 0) - (knobs.q_hat_tokens or 0)
+        return uncached(30 if 1_000 <= apart <= 3_000 else 200)
+
+    best = advised(flat, flat).outcome("best")
+    assert best is not None
+    assert 1_500 < (best.knobs.xi_tokens or 0) - (best.knobs.q_hat_tokens or 0) < 2_500
+    same = by_policy(**LEAST, prefix_lru=100, t_lru=100)
+    best = advised(same, same).outcome("best")
+    assert best is not None
+    assert best.knobs.policy == "prefix-lru"
+
+
 def test_late_requests_count_before_tel_and_tel_before_the_median() -> None:
     def rank(late: int, excess: int, rest: int) -> tuple[int, int, int]:
         tokens = uncached(late, excess, rest)

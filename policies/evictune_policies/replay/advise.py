@@ -130,7 +130,7 @@ def advise(
         if "t-lru" in candidates:
             typical = int(quantile(turns, 0.5))
             outcomes.append(outcome("naive", Knobs("t-lru", goal.xi_tokens, typical)))
-        outcomes.append(outcome("best", min(trials, key=_preference).knobs))
+        outcomes.append(outcome("best", _best(trials).knobs))
     return Advice(
         goal,
         capacity_blocks,
@@ -221,10 +221,17 @@ def _q_hats(policy: str, turns: Int64) -> list[int]:
     return sorted({int(quantile(turns, 0.5)), mean, upper})
 
 
-def _preference(trial: Trial) -> tuple[tuple[int, int, int], bool, int]:
-    """Less is better. Of equals the stock order; then what protects least, and so leaves room."""
-    knobs = trial.knobs
-    return trial.fitted.rank, knobs.policy != STOCK, -(knobs.xi_tokens or 0)
+def _best(trials: Sequence[Trial]) -> Trial:
+    """The best of all; of equals, the middle one.
+
+    Beyond either end of a stretch of equals things get worse. The stock order comes first.
+    """
+    least = min(trial.fitted.rank for trial in trials)
+    equals = [trial for trial in trials if trial.fitted.rank == least]
+    same = [trial for trial in equals if trial.knobs.policy == equals[0].knobs.policy]
+    xis = [trial.knobs.xi_tokens or 0 for trial in same]
+    middle = (min(xis) + max(xis)) / 2
+    return min(same, key=lambda trial: abs((trial.knobs.xi_tokens or 0) - middle))
 
 
 def _grid(unit: int, block_tokens: int) -> Iterator[int]:
@@ -236,7 +243,7 @@ def _grid(unit: int, block_tokens: int) -> Iterator[int]:
 def _between(tried: dict[int, Trial], block_tokens: int) -> list[int]:
     """Half way from the best to its neighbours on either side, where that is something new."""
     order = sorted(tried)
-    best = order.index(min(tried, key=lambda apart: _preference(tried[apart])))
+    best = order.index(min(tried, key=lambda apart: tried[apart].fitted.rank))
     middles = []
     for neighbour in (best - 1, best + 1):
         if 0 <= neighbour < len(order):

@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 INK, TARGET = "#3c4043", "#8a1c3b"
@@ -168,7 +168,7 @@ def _dress(axes: Axes, panel: Panel) -> None:
         axes.minorticks_off()
     axes.xaxis.set_major_formatter(FuncFormatter(_number))
     if panel.percent:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
     else:
         axes.yaxis.set_major_formatter(FuncFormatter(_number))
     for x, text in panel.marks:
