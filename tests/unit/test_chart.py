@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from evictune.api.parse import parse_policy
 from evictune.api.policy import TargetRef
+from evictune.api.source_definition import DIRECT_OPTIONS, PROMETHEUS_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/evictune"
@@ -32,6 +33,13 @@ def test_every_value_is_in_the_schema_and_every_entry_of_the_schema_is_a_value()
         entry = schema["properties"][name]
         if entry.get("additionalProperties") is False:
             assert set(entry["properties"]) == set(value), name
+
+
+def test_the_schema_knows_every_option_of_a_source() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    kinds = schema["definitions"]["source"]["properties"]
+    assert set(kinds["prometheus"]["properties"]) == set(PROMETHEUS_OPTIONS)
+    assert set(kinds["direct"]["properties"]) == set(DIRECT_OPTIONS)
 
 
 def test_every_value_is_used() -> None:
