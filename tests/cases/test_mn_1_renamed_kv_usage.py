@@ -19,7 +19,9 @@ async def _check(scene: Scene) -> None:
         Value(0.83),
     ]
     assert seen.readings.kv_usage == Value(0.83)
-    assert seen.readings.metric_names["kv_usage"] == f"{OLD}, {NEW}"
+    assert seen.status["observed"]["metricNames"] == [
+        {"measure": "kv_usage", "name": f"{OLD}, {NEW}"}
+    ]
 
 
 def test_from_the_engines_pages() -> None:

@@ -213,6 +213,10 @@ def _observed(observation: Observation) -> Json:
         "evictedTelSafe": _measured(observation.evicted_tel_safe),
         "evictedLru": _measured(observation.evicted_lru),
         "recomputedTokens": _measured(observation.recomputed_tokens),
+        "metricNames": [
+            {"measure": measure, "name": name}
+            for measure, name in sorted(observation.metric_names.items())
+        ],
     }
 
 

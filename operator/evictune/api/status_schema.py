@@ -95,6 +95,15 @@ def _observed() -> dict[str, Any]:
         evictedTelSafe=_string("Cached blocks evicted that T-LRU gives away first."),
         evictedLru=_string("Cached blocks evicted in stock order."),
         recomputedTokens=_string("Tokens computed again because they were evicted; counted low."),
+        metricNames=_list(
+            "The engines' metrics in use.",
+            32,
+            _object(
+                "One measure.",
+                measure=_string("As docs/metrics.md calls it."),
+                name=_string("What the engines call it; several during an upgrade of them."),
+            ),
+        ),
     )
 
 

@@ -31,10 +31,11 @@ plays no part.
 ## From the engines
 
 Where an engine rank exposes several names of one measure, the first one listed is read; names are
-never summed. Pipelines that write `_` for the `:`, or drop the suffix `_total`, are understood.
-Series of a rank that differ in the labels {_PARTS} are parts of
-one measure, and summed; series that differ in any other label (two scrape jobs, replicas of the
-store, tensor-parallel ranks) repeat each other, and the largest counts.
+never summed. The names in use stand in the policy's `status.observed.metricNames`. Pipelines that
+write `_` for the `:`, or drop the suffix `_total`, are understood. Series of a rank that differ in
+the labels {_PARTS} are parts of one measure, and summed;
+series that differ in any other label (two scrape jobs, replicas of the store, tensor-parallel
+ranks) repeat each other, and the largest counts.
 """
 
 _SOURCES = f"""\
