@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import pytest
 from evictune.api.observation import Unknown, Value
 from evictune.api.reasons import Reason
 
-from tests.support.field_case import Scene, play, vector
+from tests.support.field_case import PATIENCE, Scene, play, vector
 from tests.support.page_server import Answer
 
 KV = "vllm:kv_cache_usage_perc"
@@ -59,5 +61,28 @@ def test_the_limit_is_for_all_queries_of_a_look_together() -> None:
         assert time.monotonic() - began < 20
         assert isinstance(reading, Unknown)
         assert reading.reason is Reason.SOURCE_UNAVAILABLE
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "fault", "words"),
+    [
+        (1.0, {"seconds_a_byte": 60.0}, "no answer within 1 s"),
+        (PATIENCE, {"cut": True}, "broke its answer off"),
+        (PATIENCE, {"headers": {"Content-Encoding": "gzip"}}, "broke its answer off"),
+    ],
+)
+def test_an_answer_that_breaks_off_is_none(
+    timeout: float, fault: dict[str, Any], words: str
+) -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.use_store(timeout=timeout)
+        scene.store.put(KV, "0.40")
+        scene.store.fault = Answer(vector(scene.store.vectors[KV]).body, **fault)
+        reading = (await scene.look()).readings.kv_usage
+        assert isinstance(reading, Unknown)
+        assert reading.reason is Reason.SOURCE_UNAVAILABLE
+        assert words in reading.message
 
     play(scenario)

@@ -16,7 +16,7 @@ from tests.support.server import Server
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request gets. hang: accept the connection and never answer."""
+    """What a request gets. hang: accept the connection and never answer. cut: hang up halfway."""
 
     body: str = ""
     status: int = 200
@@ -24,6 +24,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     hang: bool = False
     seconds_a_byte: float = 0.0
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def serve(
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.end_headers()
+            if answer.cut:
+                body = body[: len(body) // 2]
             for start in range(0, len(body), 1 if drip else len(body) or 1):
                 if drip and released.wait(drip):
                     return

@@ -19,6 +19,7 @@ from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusConnect
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from evictune.api.sources import SourceDefinition
@@ -136,10 +137,17 @@ class PrometheusClient:
     def _receive(self, response: requests.Response) -> None:
         """Read the answer within the time that is left: requests limits the time between bytes."""
         body = bytearray()
-        while chunk := response.raw.read1(_CHUNK, decode_content=True):
-            body += chunk
-            if time.monotonic() > self._deadline.at:
-                raise requests.Timeout
+        try:
+            while chunk := response.raw.read1(_CHUNK, decode_content=True):
+                body += chunk
+                if time.monotonic() > self._deadline.at:
+                    raise requests.Timeout
+        except ReadTimeoutError:
+            raise requests.Timeout from None
+        except HTTPError as error:
+            raise AccessError(
+                f"{self.place} broke its answer off: {type(error).__name__}"
+            ) from None
         response.raw = io.BytesIO(bytes(body))
 
     def _require_whole(self, body: Mapping[str, Any]) -> None:
