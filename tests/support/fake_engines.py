@@ -33,6 +33,10 @@ class Load:
     computed: float
     queried: float = 6000.0
     evicted: tuple[tuple[str, float], ...] = (("lru", 50.0),)
+    preemptions: float = 0.0
+    kv_usage: float = 0.3
+    running: float = 2.0
+    waiting: float = 0.0
 
 
 SLOW = Load(ttft=((0.08, 36.0), (1.4, 4.0)), computed=3000.0)
@@ -57,16 +61,19 @@ class FakeEngine:
     behave: Callable[[KnobValues], Load]
     delay: float = 0.0
     address: str = ""
-    start: float = field(default_factory=time.time)
+    clock: Callable[[], float] = time.time
     values: KnobValues = STOCK_LRU
     revision: int = 0
     counters: dict[str, float] = field(default_factory=dict)
     buckets: list[float] = field(default_factory=lambda: [0.0] * (len(BOUNDS) + 1))
-    _seen: float = field(default_factory=time.time)
+    _seen: float = 0.0
     _found: tuple[KnobValues, int] = (STOCK_LRU, 0)
     _found_time: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _servers: list[Server] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._seen = self.clock()
 
     def serve(self) -> None:
         """Listen on both ports of a free loopback address."""
@@ -93,7 +100,7 @@ class FakeEngine:
             return "\n".join(lines) + "\n"
 
     def _advance(self) -> None:
-        now = time.time()
+        now = self.clock()
         passed, self._seen = now - self._seen, now
         load = self.behave(self.values)
         for seconds, rate in load.ttft:
@@ -104,6 +111,7 @@ class FakeEngine:
         self._count("queried", load.queried * passed)
         self._count("hits", (load.queried - load.computed) * passed)
         self._count("prefill_seconds", load.computed * passed / 5000.0)
+        self._count("preemptions", load.preemptions * passed)
         for region, rate in load.evicted:
             self._count(region, rate * passed)
         self._follow(now)
@@ -130,11 +138,16 @@ class FakeEngine:
         for bound, count in zip([*BOUNDS, "+Inf"], self.buckets, strict=True):
             total += count
             yield f'vllm:time_to_first_token_seconds_bucket{{le="{bound}",{labels}}} {int(total)}'
-        gauges = {"kv_cache_usage_perc": 0.3, "num_requests_running": 2, "num_requests_waiting": 0}
+        load = self.behave(self.values)
+        gauges = {
+            "kv_cache_usage_perc": load.kv_usage,
+            "num_requests_running": load.running,
+            "num_requests_waiting": load.waiting,
+        }
         series = {
             "time_to_first_token_seconds_sum": self.counters["ttft"],
             "time_to_first_token_seconds_count": int(total),
-            "num_preemptions_total": 0,
+            "num_preemptions_total": self.counters.get("preemptions", 0.0),
             "prefix_cache_queries_total": self.counters["queried"],
             "prefix_cache_hits_total": self.counters["hits"],
             "request_queue_time_seconds_sum": total * 0.001,

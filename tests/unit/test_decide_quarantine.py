@@ -17,6 +17,7 @@ from evictune.decide.situation import remember
 from tests.support.situations import (
     NOW,
     XI_512,
+    applied,
     following,
     make_pending,
     make_policy,
@@ -89,7 +90,8 @@ def test_where_there_is_no_room_what_may_be_tried_soonest_goes() -> None:
 
 def test_what_takes_the_document_away_each_time_is_not_fought() -> None:
     """Restored twice within an hour, and told; then left alone until the hour is over."""
-    gone, restored, memory = following(XI_512, document=None), [], applied(XI_512)
+    gone, restored = following(XI_512, ttft=ttft(0.2), document=None), []
+    memory = applied(XI_512)
     for tick in range(130):
         decision = decide(make_policy(), memory, gone, NOW + 30 * tick)
         memory = decision.memory

@@ -26,6 +26,7 @@ class Interval:
 
     `estimate` is the usual linear interpolation, for people, not for judging.
     `above_lower` and `above_upper` bound the share (0..1) of requests above the SLO's threshold.
+    `seconds`: over which the requests were counted; None: the whole window.
     """
 
     lower: float
@@ -34,6 +35,7 @@ class Interval:
     requests: float
     above_lower: float = 0.0
     above_upper: float = 1.0
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

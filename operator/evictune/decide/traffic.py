@@ -22,7 +22,9 @@ _TEXT = re.compile(r"^([0-9.]+|\?) requests/s per engine, ([0-9.]+|\?) tokens a 
 def fingerprint(policy: EvictionPolicy, observation: Observation) -> str:
     """Such as "6.6 requests/s per engine, 420 tokens a prompt"; ? where unknown."""
     ttft, prompt = observation.ttft, observation.prompt_tokens_per_request
-    rate = ttft.requests / policy.spec.slo.ttft.window if isinstance(ttft, Interval) else None
+    rate = None
+    if isinstance(ttft, Interval):
+        rate = ttft.requests / (ttft.seconds or policy.spec.slo.ttft.window)
     # More replicas for more requests are the same traffic to each of them.
     rate = rate and rate / max(1, len(observation.engines))
     tokens = prompt.value if isinstance(prompt, Value) else None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from evictune.api.observation import Idle, QuantileReading, Reading, Unknown, Value
+from evictune.api.observation import Idle, Interval, QuantileReading, Reading, Unknown, Value
 from evictune.api.policy import TTFTObjective
 from evictune.api.reasons import Reason
 from evictune.observe.dialects import Engine, Measure, names_of
@@ -50,6 +50,10 @@ class Pooling:
                 return Unknown(Reason.NOT_FINITE, f"{name} of {_text(rank)} is not finite")
         pooled = pool_buckets(buckets.values())
         reading = read_quantile(pooled, objective, cut=cut_below(buckets.values(), pooled))
+        if isinstance(reading, Interval):
+            # Not the whole window, where it was not observed for so long yet.
+            seconds = max(self.snapshot.seconds.get(rank, objective.window) for rank in buckets)
+            return replace(reading, seconds=seconds)
         return _unknown_or(reading, name)
 
     def kv_usage(self) -> Reading:
@@ -180,7 +184,13 @@ class Pooling:
                 f"source {self.source!r} has {series} of {len(self.pods) - len(missing)} of "
                 f"{len(self.pods)} ready pods, not of {_pods(missing)}{cause}",
             )
-        if self._seen & set(self.pods) and all(name.since or name.until for name in names):
+        known = bool(self._seen & set(self.pods))
+        if known and all(name.lazy for name in names):
+            return Unknown(
+                Reason.WARMING_UP,
+                f"{_pods(self.pods)} show no {series} yet: it comes with the first request",
+            )
+        if known and all(name.since or name.until for name in names):
             releases = "; ".join(f"{name.base}: {name.versions}" for name in names)
             return Unknown(
                 Reason.NOT_MEASURABLE,
