@@ -35,7 +35,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
-        argcomplete.autocomplete(parser, always_complete_options="long")
+        argcomplete.autocomplete(parser, always_complete_options=False)
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a sign gets another, not a traceback.

@@ -125,7 +125,7 @@ def test_the_same_as_a_program_and_as_kubectls_plugin(
     plugins: Plugins, operator: OperatorProcess
 ) -> None:
     kubectl = str(ensure("kubectl"))
-    arguments = ("diff", CHAT, "-n", NAMESPACE, "-o", "json")
+    arguments = ("history", CHAT, "-n", NAMESPACE, "-o", "json")
     assert plugins.text("evictune", *arguments) == plugins.text(kubectl, "evictune", *arguments)
     wrong = plugins.run(kubectl, "evictune", "explain", "nobody", "-n", NAMESPACE)
     assert wrong.returncode == 1
@@ -184,7 +184,7 @@ def test_words_are_completed_in_bash_and_by_kubectl(
     )
     for words, expected in cases:
         told = plugins.text(kubectl, "__complete", "evictune", *words).splitlines()
-        assert [line for line in told if not line.startswith("-h")][: len(expected)] == expected
+        assert told[: told.index(":4")] == expected
     script = (
         'eval "$(evictune completion bash)"; COMP_LINE="evictune explain -n '
         f'{NAMESPACE} lla"; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; '

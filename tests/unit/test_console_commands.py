@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from evictune.api.times import format_time
 from evictune.console.page import cli_page
 from evictune.console.parser import make_parser
@@ -75,6 +76,23 @@ def test_policies_are_named_as_kubectl_names_them(
     assert names(scene.json(command, *arguments)) == expected
 
 
+def test_a_kubeconfig_without_a_current_context_serves_the_one_given(scene: ConsoleScene) -> None:
+    text = scene.kubeconfig.read_text().replace("current-context: here", "current-context: ''")
+    scene.kubeconfig.write_text(text)
+    assert names(scene.json("diff", "--context", "there")) == ["other/agents"]
+
+
+def test_several_kubeconfigs_are_one(
+    scene: ConsoleScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = tmp_path / "second"
+    context = {"name": "far", "context": {"cluster": "c", "user": "u", "namespace": "other"}}
+    second.write_text(yaml.safe_dump({"contexts": [context]}))
+    monkeypatch.setenv("KUBECONFIG", f"{scene.kubeconfig}:{second}:{tmp_path / 'missing'}")
+    assert names(scene.json("diff")) == ["serving/chat", "serving/rag"]
+    assert names(scene.json("diff", "--context", "far")) == ["other/agents"]
+
+
 def test_where_to_look_may_stand_before_the_command(scene: ConsoleScene) -> None:
     assert names(scene.json("-n", "other", "diff")) == ["other/agents"]
     assert names(scene.json("-n", "other", "diff", "-n", "serving", "chat")) == ["serving/chat"]
@@ -117,7 +135,11 @@ def test_the_schema_refuses_another_shape(scene: ConsoleScene) -> None:
         (("explain", "Chat"), 2, "policy 'Chat': write NAMESPACE/NAME"),
         (("suspend",), 2, "name policies, or give --all"),
         (("resume", "chat", "--all"), 2, "one of the three"),
-        (("explain", "--context", "nowhere"), 1, "nowhere"),
+        (
+            ("diff", "--context", "x"),
+            1,
+            "--context 'x' is not in the kubeconfig: it has here, there",
+        ),
         (("explain", "--out", "json"), 2, "unrecognized"),
         (("completion", "tcsh"), 2, "choose from"),
         (("--context", "here", "run", "--config", "x"), 2, "run takes no -n and no --context"),

@@ -71,7 +71,7 @@ def words_after(arguments: Sequence[str]) -> list[str]:
     os.environ.update(asked | {"_ARGCOMPLETE_IFS": _SEPARATOR, "_ARGCOMPLETE_SUPPRESS_SPACE": "1"})
     _Quiet()(
         make_parser(),
-        always_complete_options="long",
+        always_complete_options=False,  # as kubectl: options once a dash is written
         exit_method=lambda code: None,
         output_stream=found,
     )

@@ -47,8 +47,8 @@ def render(subject: Subject, paper: Paper) -> str:
         return "\n".join([f"{paper.paint(subject.key, '1')} cannot be followed:", *told])
     sections = [_head(policy, paper)]
     if not policy.status:
-        told = "Not looked at yet: is the operator running and following the namespace?"
-        sections.append(paper.wrapped(told, "", ""))
+        unseen = "Not looked at yet: is the operator running and following the namespace?"
+        sections.append(paper.wrapped(unseen, "", ""))
     else:
         sections += [
             _diagnosis(memory, paper),

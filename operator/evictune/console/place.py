@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubernetes.config import ConfigException, list_kube_config_contexts
+from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, KubeConfigMerger
 
 from evictune.api.policy import DNS_LABEL, DNS_SUBDOMAIN, KIND
 from evictune.console.refusals import RefusedError, UsageError, missing_definition
@@ -23,6 +24,7 @@ from evictune.kube import ApiError, KubeApi, load_configuration, policies_path
 
 _ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _NAMES_SHOWN = 5
+_NO_SUCH_CONTEXT = "contexts list"  # in the client's message
 
 Json = dict[str, Any]
 
@@ -36,12 +38,40 @@ class Place:
 
 
 def place_of(options: Namespace) -> Place:
-    """The place that the options mean. Raises ConfigException, UsageError."""
+    """The place that the options mean. Raises ConfigException, UsageError, RefusedError."""
     _check_usage(options)
     kubeconfig = options.kubeconfig or os.environ.get("KUBECONFIG") or None
-    configuration = load_configuration(kubeconfig, options.context)
+    try:
+        configuration = load_configuration(kubeconfig, options.context)
+    except ConfigException as error:
+        if options.context is None or _NO_SUCH_CONTEXT not in str(error):
+            raise
+        known = ", ".join(sorted(_contexts(kubeconfig)[0])) or "none"
+        told = f"--context {options.context!r} is not in the kubeconfig: it has {known}"
+        raise RefusedError(told) from error
     namespace = options.namespace or _default_namespace(kubeconfig, options.context)
     return Place(KubeApi(configuration, user_agent="evictune-cli"), namespace)
+
+
+def _default_namespace(kubeconfig: str | None, context: str | None) -> str:
+    namespaces, current = _contexts(kubeconfig)
+    if namespaces or not _ACCOUNT_NAMESPACE.exists():
+        return namespaces.get(context or current) or "default"
+    return _ACCOUNT_NAMESPACE.read_text().strip()
+
+
+def _contexts(kubeconfig: str | None) -> tuple[dict[str, str], str]:
+    """The namespace that each context names, and which context is the current one.
+
+    Of a kubeconfig from which a connection was made; nothing where it was made from a pod.
+    """
+    merged = KubeConfigMerger(kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION).config
+    if merged is None:
+        return {}, ""
+    # A list of nodes, each of which remembers the file it came from.
+    contexts = [each.value for each in merged.value.get("contexts") or ()]
+    namespaces = {each["name"]: each["context"].get("namespace", "") for each in contexts}
+    return namespaces, str(merged.value.get("current-context") or "")
 
 
 def _check_usage(options: Namespace) -> None:
@@ -62,16 +92,6 @@ def _check_usage(options: Namespace) -> None:
             )
         if slash and given not in (None, namespace):
             raise UsageError(f"policy {text!r} and -n {given} are two namespaces: leave out one")
-
-
-def _default_namespace(kubeconfig: str | None, context: str | None) -> str:
-    try:
-        contexts, current = list_kube_config_contexts(kubeconfig)
-    except ConfigException:
-        # In a pod: the connection was made from its service account.
-        return _ACCOUNT_NAMESPACE.read_text().strip() if _ACCOUNT_NAMESPACE.exists() else "default"
-    chosen = next((each for each in contexts if each["name"] == context), current)
-    return str(chosen["context"].get("namespace") or "default")
 
 
 def find(place: Place, options: Namespace) -> list[Json]:
