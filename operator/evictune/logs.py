@@ -38,8 +38,15 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         fields: dict[str, Any] = getattr(record, "fields", {})
-        told = " ".join(f"{key}={value}" for key, value in fields.items() if value)
+        told = " ".join(f"{key}={_short(value)}" for key, value in fields.items() if value)
         return f"{super().format(record)}{'  ' + told if told else ''}"
+
+
+def _short(value: object) -> str:
+    """A word as it is; anything else as JSON without spaces, so that a field is one word."""
+    if isinstance(value, str) and not set(value) & set(' "='):
+        return value
+    return json.dumps(value, default=str, separators=(",", ":"))
 
 
 def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
@@ -53,6 +60,9 @@ def set_up_logging(log_format: str, *, verbose: bool = False) -> None:
         logging.getLogger("evictune").setLevel(logging.DEBUG)
     # Kopf tells of every event of the watch; the transitions are told by us.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    # That it logs in, each time, by names of our functions.
+    for name in ("kopf.activities", "kopf._core.engines.activities"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     # Several lines for each renewal of the lease; what matters is told by us.
     logging.getLogger("leaderelection").setLevel(logging.WARNING)
     # That it runs in a thread, and so leaves signals to us.

@@ -42,4 +42,9 @@ def test_json_holds_a_traceback_in_one_line() -> None:
 
 def test_text_shows_the_fields_that_have_a_value() -> None:
     line = TextFormatter().format(record(fields=FIELDS))
-    assert line.endswith("Kept: kept  policy=chat reason=Kept to={'xi_tokens': 512}")
+    assert line.endswith('Kept: kept  policy=chat reason=Kept to={"xi_tokens":512}')
+
+
+def test_a_field_of_text_is_one_word() -> None:
+    line = TextFormatter().format(record(fields={"why": 'a "b" c', "policy": "chat"}))
+    assert line.endswith(r'  why="a \"b\" c" policy=chat')
