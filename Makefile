@@ -54,8 +54,8 @@ test-fast: $(READY) ## unit and property tests, field cases: under a minute
 test-long: $(READY) ## what takes longer than CI allows
 	$(BIN)/python -m pytest tests/long
 
-bench: $(READY) ## ratios to stock, into build/bench.json
-	$(BIN)/python -m tests.perf.bench_plugin --output build/bench.json
+bench: $(READY) ## what we cost, as ratios to peers, into build/bench.json
+	$(BIN)/python -m tests.perf
 
 lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/ruff check .

@@ -18,15 +18,15 @@ from pathlib import Path
 from evictune_policies.algorithms.catalog import POLICIES
 from evictune_policies.replay import yardsticks
 from evictune_policies.replay.advise import Q_HAT_QUANTILE, growth
-from evictune_policies.replay.assumptions import Assumptions
+from evictune_policies.replay.console.progress import Progress
+from evictune_policies.replay.console.session import Session
+from evictune_policies.replay.console.table import count, share
+from evictune_policies.replay.console.text import gap_closed
 from evictune_policies.replay.knobs import combinations
-from evictune_policies.replay.progress import Progress
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.session import Session
-from evictune_policies.replay.table import count, share
-from evictune_policies.replay.text import gap_closed
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.assumptions import Assumptions
+from evictune_policies.replay.traces.reading import read_trace
+from evictune_policies.replay.traces.trace import Trace
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "policies.md"
@@ -88,7 +88,7 @@ def with_section(page: str, name: str, section: str) -> str:
 
 
 def _section(study: Study, trace: Trace, options: argparse.Namespace) -> str:
-    from evictune_policies.replay.order import OrderReplay  # brings in the compiler
+    from evictune_policies.replay.simulation.order import OrderReplay  # brings in the compiler
 
     q_hat = int(yardsticks.quantile(growth(trace), Q_HAT_QUANTILE))
     knobs = combinations(list(POLICIES), [study.xi_tokens], [q_hat])
@@ -134,8 +134,8 @@ def table(study: Study, rows: Sequence[Sequence[Result]]) -> str:
 
 
 def _draw(study: Study, results: Sequence[Result]) -> None:
-    from evictune_policies.replay import pages
-    from evictune_policies.replay.plots import curves_svg
+    from evictune_policies.replay.console import pages
+    from evictune_policies.replay.console.plots import curves_svg
 
     drawn = [result for result in results if result.policy in DRAWN]
     FIGURES.mkdir(exist_ok=True)

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.reading import read_trace
+from evictune_policies.replay.traces.trace import Trace
 from evictune_policies.replay.yardsticks import (
     hit_ratio,
     tel,

@@ -14,14 +14,14 @@ from typing import Any
 import jsonschema
 import pytest
 from evictune_policies.algorithms.catalog import Cost
-from evictune_policies.replay import cli
-from evictune_policies.replay.advice_text import verdict
 from evictune_policies.replay.advise import Advice, Verdict, advise
+from evictune_policies.replay.console import cli
+from evictune_policies.replay.console.advice_text import verdict
+from evictune_policies.replay.console.progress import Progress
+from evictune_policies.replay.console.session import Session
 from evictune_policies.replay.goal import Goal
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.progress import Progress
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.session import Session
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.traces.reading import read_trace
 
 from tests.support.pressure import write_pressure
 from tests.support.traces import MOONCAKE

@@ -16,8 +16,8 @@ from evictune_policies.algorithms.catalog import POLICIES, Cost, Setting
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.engine.knobs import Knobs
 from evictune_policies.engine.tlru import TailOptimizedLRU
-from evictune_policies.replay.arrivals import arrive
-from evictune_policies.replay.engine import (
+from evictune_policies.replay.simulation.arrivals import arrive
+from evictune_policies.replay.simulation.engine import (
     FINISHED,
     FIRST_WAITING,
     RUNNING,
@@ -26,9 +26,9 @@ from evictune_policies.replay.engine import (
     engine_chains,
     new_engine,
 )
-from evictune_policies.replay.engine_model import EngineModel
-from evictune_policies.replay.scheduler import schedule, step_seconds, update
-from evictune_policies.replay.timed import replay_timed
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.simulation.scheduler import schedule, step_seconds, update
+from evictune_policies.replay.simulation.timed import replay_timed
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 
 from tests.support.timed_workloads import BLOCK, WORKLOADS, Turn, trace_of

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from evictune_policies.algorithms.future import hits_if_nothing_is_evicted
-from evictune_policies.replay.assumptions import Assumptions
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.traces.assumptions import Assumptions
+from evictune_policies.replay.traces.reading import read_trace
+from evictune_policies.replay.traces.trace import Trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

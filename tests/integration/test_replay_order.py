@@ -16,10 +16,10 @@ import pytest
 from evictune_policies.algorithms import operations
 from evictune_policies.algorithms.catalog import POLICIES, Cost, Policy
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay import order
-from evictune_policies.replay.order import OrderReplay, replay_in_order
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation import order
+from evictune_policies.replay.simulation.order import OrderReplay, replay_in_order
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.plain_replay import PlainRequest, replay_plain, setting_of
 
@@ -187,7 +187,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones(prepared: OrderReplay)
 def test_what_was_compiled_is_kept_and_found_again(tmp_path: Path) -> None:
     program = (
         "from tests.integration.test_replay_order import Conversations\n"
-        "from evictune_policies.replay import order\n"
+        "from evictune_policies.replay.simulation import order\n"
         "order.OrderReplay(Conversations(1).trace()).run('prefix-lru', 50)\n"
         "print(*order._compiled_replay.stats.cache_hits.values())\n"
     )

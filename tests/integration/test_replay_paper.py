@@ -30,10 +30,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from evictune_policies.replay.assumptions import Assumptions
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.result import Result
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.assumptions import Assumptions
+from evictune_policies.replay.traces.reading import read_trace
 from evictune_policies.replay.yardsticks import tel, uncached_quantile, violations
 
 from tests.support.share_gpt import write_conversations

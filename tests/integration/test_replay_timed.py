@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Cost
-from evictune_policies.replay.engine_model import EngineModel
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.timed import TimedReplay, replay_timed
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.simulation.timed import TimedReplay, replay_timed
 
 from tests.support.timed_workloads import WORKLOADS, Turn, trace_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evictune_policies.replay import intern, native
-from evictune_policies.replay.reading import read_trace
+from evictune_policies.replay.traces import intern, native
+from evictune_policies.replay.traces.reading import read_trace
 
 from tests.support.traces import MOONCAKE, check_trace, traces_at_hand
 

@@ -1,26 +1,20 @@
 """What the plugin costs a scheduler, against stock vLLM in the same process.
 
-    python -m tests.perf.bench_plugin --output build/bench.json
-
 Both arms are vLLM's own classes; in one the plugin is installed with T-LRU in force. They do the
 same operations in turns, and the medians of both are compared. Each arm is a fork of this process:
 in one process the interpreter's inline caches, which live in the code both arms share, would
 thrash between stock's queue and ours, as they never do in an engine. Times are CPU time of the
-thread, so that other work on the machine disturbs less. Exits 1 when a bound is exceeded.
+thread, so that other work on the machine disturbs less.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -301,26 +295,3 @@ def results() -> Iterator[dict[str, Any]]:
                     "bound": BOUNDS[name],
                     "unit": "µs",
                 }
-
-
-def main() -> int:
-    """Measure, write, tell; 1 when a bound is exceeded."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("build/bench.json"))
-    output: Path = parser.parse_args().output
-    entries = []
-    for entry in results():
-        entries.append(entry)
-        verdict = "" if entry["ratio"] <= entry["bound"] else "  TOO SLOW"
-        print(
-            f"{entry['name']:<36} {entry['peer_value']:>10.2f} {entry['our_value']:>10.2f} µs"
-            f"  ratio {entry['ratio']:.3f}  bound {entry['bound']}{verdict}",
-            flush=True,
-        )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
-    return int(any(entry["ratio"] > entry["bound"] for entry in entries))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

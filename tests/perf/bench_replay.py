@@ -13,8 +13,6 @@ block each: there both have to find exactly the same hits. Exits 1 when a bound 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -30,11 +28,11 @@ from typing import Any
 import libcachesim
 import numpy as np
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.intern import numbers
-from evictune_policies.replay.order import OrderReplay
-from evictune_policies.replay.reading import read_trace
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.order import OrderReplay
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.intern import numbers
+from evictune_policies.replay.traces.reading import read_trace
+from evictune_policies.replay.traces.trace import Trace
 from numpy.typing import NDArray
 
 TRACE = Path(__file__).parents[1] / "data/traces/mooncake-conversation.jsonl.xz"
@@ -240,7 +238,7 @@ def measure_memory(trace: Trace) -> Iterator[dict[str, Any]]:
 START = """
 import time
 began = time.process_time()
-from evictune_policies.replay.order import OrderReplay
+from evictune_policies.replay.simulation.order import OrderReplay
 from tests.perf.bench_replay import tiny
 OrderReplay(tiny()).run("t-lru", 10, xi_tokens=8192)
 print(time.process_time() - began)
@@ -280,28 +278,3 @@ def results(accesses: int) -> Iterator[dict[str, Any]]:
         yield from measure_candidates(stream, peer)
         yield from measure_memory(stream.trace)
         yield from measure_start(Path(directory) / "cache")
-
-
-def main() -> int:
-    """Measure, write, tell; 1 when a bound is exceeded."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("build/bench-replay.json"))
-    parser.add_argument("--accesses", type=int, default=ACCESSES, help="at least; for a trial run")
-    options = parser.parse_args()
-    output: Path = options.output
-    entries = []
-    for each in results(options.accesses):
-        entries.append(each)
-        verdict = "" if each["ratio"] <= each["bound"] else "  TOO MUCH"
-        print(
-            f"{each['name']:<44} {each['peer_value']:>9.2f} {each['our_value']:>9.2f}"
-            f" {each['unit']:<12}  ratio {each['ratio']:.3f}  bound {each['bound']}{verdict}",
-            flush=True,
-        )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
-    return int(any(each["ratio"] > each["bound"] for each in entries))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,8 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from evictune_policies.replay.reading import FORMATS, TraceError, read_trace
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.reading import FORMATS, TraceError, read_trace
+from evictune_policies.replay.traces.trace import Trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evictune_policies.replay import native
-from evictune_policies.replay.assemble import Records, assemble
-from evictune_policies.replay.intern import chained, numbers
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import native
+from evictune_policies.replay.traces.assemble import Records, assemble
+from evictune_policies.replay.traces.intern import chained, numbers
+from evictune_policies.replay.traces.trace import Trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from evictune_policies.algorithms.catalog import POLICIES, Cost, Setting
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.arrivals import arrive
-from evictune_policies.replay.engine import (
+from evictune_policies.replay.simulation.arrivals import arrive
+from evictune_policies.replay.simulation.engine import (
     FINISHED,
     FIRST_WAITING,
     FREE,
@@ -16,8 +16,8 @@ from evictune_policies.replay.engine import (
     engine_chains,
     new_engine,
 )
-from evictune_policies.replay.engine_model import EngineModel
-from evictune_policies.replay.scheduler import schedule, step_seconds, update
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.simulation.scheduler import schedule, step_seconds, update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

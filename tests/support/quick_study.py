@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 Queue = OrderedDict[int, None]
 

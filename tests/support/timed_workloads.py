@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 BLOCK = 4
 VOCABULARY = 1000

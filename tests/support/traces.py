@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 MOONCAKE = Path(__file__).parents[1] / "data" / "traces" / "mooncake-conversation.jsonl.xz"
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from evictune_policies.algorithms.catalog import Cost
-from evictune_policies.replay.advice_text import notes, told, verdict
 from evictune_policies.replay.advise import Advice, Verdict, advise, growth, most_replays
+from evictune_policies.replay.console.advice_text import notes, told, verdict
 from evictune_policies.replay.goal import Goal, score
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.result import Int64, Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Int64, Result
+from evictune_policies.replay.traces.trace import Trace
 
 BLOCK = 16
 PROMPT = 10_000

@@ -14,17 +14,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Cost
-from evictune_policies.replay import cli
-from evictune_policies.replay.arguments import duration, prefill_cost
+from evictune_policies.replay.console import cli
+from evictune_policies.replay.console.arguments import duration, prefill_cost
+from evictune_policies.replay.console.progress import Progress
+from evictune_policies.replay.console.record import record
+from evictune_policies.replay.console.table import duration as told
+from evictune_policies.replay.console.table import table
+from evictune_policies.replay.console.text import ages, comparison, gap_closed
 from evictune_policies.replay.knobs import Knobs, combinations
 from evictune_policies.replay.mechanics import AGE_BINS
-from evictune_policies.replay.progress import Progress
-from evictune_policies.replay.record import record
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.table import duration as told
-from evictune_policies.replay.table import table
-from evictune_policies.replay.text import ages, comparison, gap_closed
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -90,7 +90,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
 def test_policies_are_listed_without_the_compiler() -> None:
     """Needs NumPy alone, and so answers at once."""
     code = (
-        "import sys; from evictune_policies.replay.cli import main; main(['policies']); "
+        "import sys; from evictune_policies.replay.console.cli import main; main(['policies']); "
         "heavy = {'numba', 'matplotlib', 'msgspec', 'jinja2'} & set(sys.modules); assert not heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -255,7 +255,7 @@ class Terminal(io.StringIO):
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress that shows after hundredths of seconds."""
     for name in ("PATIENCE_SECONDS", "TERMINAL_SECONDS", "PLAIN_SECONDS"):
-        monkeypatch.setattr(f"evictune_policies.replay.progress.{name}", 0.02)
+        monkeypatch.setattr(f"evictune_policies.replay.console.progress.{name}", 0.02)
 
 
 def shown(stream: io.StringIO) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evictune_policies.replay import conversations
-from evictune_policies.replay.assumptions import Assumptions
-from evictune_policies.replay.files import TraceError
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import conversations
+from evictune_policies.replay.traces.assumptions import Assumptions
+from evictune_policies.replay.traces.files import TraceError
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.traces import chain, check_trace
 

@@ -13,8 +13,8 @@ from evictune_policies.replay.curve import (
     over_capacity,
     over_load,
 )
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 NO_AGES = np.zeros(32, np.int64)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evictune_policies.replay import lengths
-from evictune_policies.replay.assumptions import Assumptions
-from evictune_policies.replay.files import TraceError
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import lengths
+from evictune_policies.replay.traces.assumptions import Assumptions
+from evictune_policies.replay.traces.files import TraceError
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.traces import check_trace, write_lines
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evictune_policies.replay import mooncake
-from evictune_policies.replay.files import TraceError
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import mooncake
+from evictune_policies.replay.traces.files import TraceError
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.traces import chain, check_trace, mooncake_record, write_lines
 

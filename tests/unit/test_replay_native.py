@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evictune_policies.replay import native
-from evictune_policies.replay.files import TraceError
-from evictune_policies.replay.request_log import (
+from evictune_policies.replay.traces import native
+from evictune_policies.replay.traces.files import TraceError
+from evictune_policies.replay.traces.request_log import (
     Abort,
     Admit,
     Allocate,
@@ -24,7 +24,7 @@ from evictune_policies.replay.request_log import (
     Reset,
     Writer,
 )
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.traces import chain, check_trace, write_lines
 

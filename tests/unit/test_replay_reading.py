@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evictune_policies.replay.assemble import REPAIRS
-from evictune_policies.replay.reading import FORMATS, TraceError, detected, read_trace
+from evictune_policies.replay.traces.assemble import REPAIRS
+from evictune_policies.replay.traces.reading import FORMATS, TraceError, detected, read_trace
 
 from tests.support.traces import mooncake_record
 

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Cost, Setting
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.arrivals import arrive
-from evictune_policies.replay.engine import FREE, RUNNING, SCHEDULED, engine_chains, new_engine
-from evictune_policies.replay.engine_model import EngineModel
-from evictune_policies.replay.scheduler import schedule, step_seconds, update
+from evictune_policies.replay.simulation.arrivals import arrive
+from evictune_policies.replay.simulation.engine import (
+    FREE,
+    RUNNING,
+    SCHEDULED,
+    engine_chains,
+    new_engine,
+)
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.simulation.scheduler import schedule, step_seconds, update
 
 from tests.support.timed_workloads import BLOCK, Turn, trace_of
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evictune_policies.replay import mooncake
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import mooncake
+from evictune_policies.replay.traces.trace import Trace
 
 from tests.support.traces import chain, check_trace, mooncake_record, write_lines
 

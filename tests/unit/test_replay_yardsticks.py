@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from evictune_policies.replay import yardsticks
 from evictune_policies.replay.mechanics import AGE_BINS, AGE_BOUNDS, age_bin
-from evictune_policies.replay.requests import requests_of, unknown_tokens
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.requests import requests_of, unknown_tokens
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 
 def result(prompt: list[int], cached: list[int], block_tokens: int = 10) -> Result:

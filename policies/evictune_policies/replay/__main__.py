@@ -2,6 +2,6 @@
 
 import sys
 
-from evictune_policies.replay.cli import main
+from evictune_policies.replay.console.cli import main
 
 sys.exit(main())

@@ -21,8 +21,8 @@ from evictune_policies.algorithms.catalog import POLICIES
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.goal import Goal, Score, score
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.result import Int64, Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Int64, Result
+from evictune_policies.replay.traces.trace import Trace
 from evictune_policies.replay.yardsticks import quantile
 
 STOCK, FLOOR, ORACLE = "prefix-lru", "infinite", "tail-belady"

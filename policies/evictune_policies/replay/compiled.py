@@ -1,4 +1,4 @@
-"""Compiles the plain functions of `algorithms` and `replay` with numba, and keeps the results.
+"""Compiles the plain functions of `algorithms` and `simulation` with numba, and keeps the results.
 
 The functions stay plain: they can be read, stepped through and tested without a compiler. Which of
 a policy's operations a compiled loop calls is settled by the type of the policy's state, when the
@@ -22,9 +22,9 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import evictune_policies.algorithms
-import evictune_policies.replay
 
-PACKAGES = (evictune_policies.algorithms, evictune_policies.replay)
+HERE = Path(__file__).parent
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,9 +33,9 @@ def cache_directory() -> Path:
     """Where compiled code is kept: another place for other sources."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256()
-    for package in PACKAGES:
-        for source in sorted(Path(package.__path__[0]).glob("*.py")):
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    directories = (Path(evictune_policies.algorithms.__path__[0]), HERE / "simulation", HERE)
+    for source in (each for directory in directories for each in sorted(directory.glob("*.py"))):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return base / "evictune" / f"compiled-{digest.hexdigest()[:12]}"
 
 

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evictune_policies.replay.requests import requests_of
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.requests import requests_of
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 from evictune_policies.replay.yardsticks import hit_ratio
 
 Float64 = NDArray[np.float64]

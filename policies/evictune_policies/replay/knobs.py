@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evictune_policies.algorithms.catalog import POLICIES
-from evictune_policies.replay.result import Result
+from evictune_policies.replay.simulation.result import Result
 
 
 @dataclass(frozen=True)

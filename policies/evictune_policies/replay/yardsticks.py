@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.replay.mechanics import AGE_BOUNDS
-from evictune_policies.replay.result import Int64, Result
+from evictune_policies.replay.simulation.result import Int64, Result
 
 
 def hit_ratio(result: Result) -> float:

@@ -22,10 +22,10 @@ import numpy as np
 
 from evictune_policies.algorithms.catalog import POLICIES, Cost, Policy, Setting
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay import arrivals, kv_manager, scheduler
-from evictune_policies.replay.arrivals import arrive
 from evictune_policies.replay.compiled import compiled
-from evictune_policies.replay.engine import (
+from evictune_policies.replay.simulation import arrivals, kv_manager, scheduler
+from evictune_policies.replay.simulation.arrivals import arrive
+from evictune_policies.replay.simulation.engine import (
     FINISHED,
     FIRST_WAITING,
     PENDING,
@@ -36,10 +36,10 @@ from evictune_policies.replay.engine import (
     new_engine,
     packed,
 )
-from evictune_policies.replay.engine_model import EngineModel
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.scheduler import schedule, step_seconds, update
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.simulation.scheduler import schedule, step_seconds, update
+from evictune_policies.replay.traces.trace import Trace
 
 
 def run(engine: Engine, state: object, clock: Float64) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from evictune_policies.algorithms.operations import Visit, free, hit, leave, start
 from evictune_policies.algorithms.pool import NONE, fill
-from evictune_policies.replay.engine import FREE, RUNNING, UNUSED, VISITS, Engine
 from evictune_policies.replay.mechanics import age_bin, longest_prefix, put_blank, take
+from evictune_policies.replay.simulation.engine import FREE, RUNNING, UNUSED, VISITS, Engine
 
 
 def tokens_of(engine: Engine, request: int) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from evictune_policies.algorithms.catalog import Cost
+from evictune_policies.replay.console.progress import Progress
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.progress import Progress
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 
 def read(options: argparse.Namespace, progress: Progress) -> Trace:
@@ -21,8 +21,8 @@ def read(options: argparse.Namespace, progress: Progress) -> Trace:
     """
     with progress.over():
         progress.step(f"reading {options.trace}")
-        from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-        from evictune_policies.replay.reading import read_trace
+        from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
+        from evictune_policies.replay.traces.reading import read_trace
 
         assumed = Assumptions(
             conversations_per_second=options.conversations_per_second,
@@ -94,15 +94,15 @@ def preparation(options: argparse.Namespace) -> Callable[[Trace], Prepared]:
     """
     # Either brings in the compiler, which takes its time.
     if options.fidelity == "order":
-        from evictune_policies.replay.order import OrderReplay
+        from evictune_policies.replay.simulation.order import OrderReplay
 
         return OrderReplay
     if options.prefill is None:
         raise ValueError(
             "--prefill: a timed replay needs the model's speed: write SECONDS_PER_TOKEN[,QUADRATIC]"
         )
-    from evictune_policies.replay.engine_model import EngineModel
-    from evictune_policies.replay.timed import TimedReplay
+    from evictune_policies.replay.simulation.engine_model import EngineModel
+    from evictune_policies.replay.simulation.timed import TimedReplay
 
     engine = EngineModel(
         max_num_batched_tokens=options.max_num_batched_tokens,

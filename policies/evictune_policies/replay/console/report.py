@@ -38,7 +38,7 @@ class Page:
 def write(page: Page, path: Path) -> None:
     """Write the page. Raises OSError where that cannot be done."""
     environment = Environment(
-        loader=PackageLoader("evictune_policies", "replay"),
+        loader=PackageLoader("evictune_policies", "replay/console"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

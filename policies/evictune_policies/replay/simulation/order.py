@@ -37,9 +37,9 @@ from evictune_policies.replay.mechanics import (
     put_blank,
     take,
 )
-from evictune_policies.replay.requests import Requests, requests_of
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.requests import Requests, requests_of
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 Int64 = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.algorithms.pool import Int32
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 Int64 = NDArray[np.int64]
 

@@ -6,9 +6,9 @@ import json
 import textwrap
 
 from evictune_policies.replay.advise import Advice, Outcome, Verdict
+from evictune_policies.replay.console.table import count, duration, share, table
 from evictune_policies.replay.goal import Goal, Score
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.table import count, duration, share, table
 
 HEADER = (
     "", "policy", "xi", "q_hat", "late", "first half", "other half", "TEL", "TTFT", "p25", "p50",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from evictune_policies.replay.assemble import Records, assemble
-from evictune_policies.replay.files import Integer, records
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.assemble import Records, assemble
+from evictune_policies.replay.traces.files import Integer, records
+from evictune_policies.replay.traces.trace import Trace
 
 BLOCK_TOKENS = 512
 

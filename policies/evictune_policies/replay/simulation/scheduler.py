@@ -9,9 +9,16 @@ known, so that blocks of output are cached, and those of finished requests freed
 from __future__ import annotations
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.arrivals import leave_queue, queue_first, turn_ended
-from evictune_policies.replay.engine import FINISHED, FIRST_WAITING, RUNNING, SCHEDULED, Engine
-from evictune_policies.replay.kv_manager import (
+from evictune_policies.replay.mechanics import drop_expired
+from evictune_policies.replay.simulation.arrivals import leave_queue, queue_first, turn_ended
+from evictune_policies.replay.simulation.engine import (
+    FINISHED,
+    FIRST_WAITING,
+    RUNNING,
+    SCHEDULED,
+    Engine,
+)
+from evictune_policies.replay.simulation.kv_manager import (
     admit,
     extend,
     fits,
@@ -20,7 +27,6 @@ from evictune_policies.replay.kv_manager import (
     tokens_of,
     visit_of,
 )
-from evictune_policies.replay.mechanics import drop_expired
 
 
 def schedule(engine: Engine, state: object, now: float) -> None:

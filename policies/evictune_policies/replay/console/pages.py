@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evictune_policies.replay import advice_text, text, yardsticks
+from evictune_policies.replay import yardsticks
 from evictune_policies.replay.advise import Advice, Verdict
+from evictune_policies.replay.console import advice_text, text
+from evictune_policies.replay.console.plots import Panel, Series, curves_svg, tails_svg
+from evictune_policies.replay.console.report import Page, Section
+from evictune_policies.replay.console.table import duration
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.knobs import Knobs, knobs_of
-from evictune_policies.replay.plots import Panel, Series, curves_svg, tails_svg
-from evictune_policies.replay.report import Page, Section
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.table import duration
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 MOODS = {
     Verdict.REACHED: "good",

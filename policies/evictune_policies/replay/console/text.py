@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from evictune_policies.replay import yardsticks
+from evictune_policies.replay.console.record import QUANTILES
+from evictune_policies.replay.console.table import count, duration, share, table
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.knobs import Knobs
-from evictune_policies.replay.record import QUANTILES
-from evictune_policies.replay.result import Int64, Result
-from evictune_policies.replay.table import count, duration, share, table
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Int64, Result
+from evictune_policies.replay.traces.trace import Trace
 
 STOCK, TAIL_BOUND = "prefix-lru", "tail-belady"
 

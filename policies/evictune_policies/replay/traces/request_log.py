@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import msgspec
 
-from evictune_policies.replay.files import Integer, invalid, lines, records, refuse
+from evictune_policies.replay.traces.files import Integer, invalid, lines, records, refuse
 
 SCHEMA = "evictune.io/trace/v1"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from evictune_policies.replay import conversations, kvcache_tester, lengths, mooncake, native
-from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import TraceError, lines, opened, refuse
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces import conversations, kvcache_tester, lengths, mooncake, native
+from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
+from evictune_policies.replay.traces.files import TraceError, lines, opened, refuse
+from evictune_policies.replay.traces.trace import Trace
 
 __all__ = ["FORMATS", "TraceError", "detected", "read_trace"]
 

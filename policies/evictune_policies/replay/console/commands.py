@@ -8,17 +8,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evictune_policies.replay import advice_text, text
 from evictune_policies.replay import curve as curves
 from evictune_policies.replay.advise import Advice, Outcome, advise, most_replays
+from evictune_policies.replay.console import advice_text, text
+from evictune_policies.replay.console.progress import Progress
+from evictune_policies.replay.console.record import record
+from evictune_policies.replay.console.session import Session, preparation, read
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.goal import Goal
 from evictune_policies.replay.knobs import Knobs, combinations
-from evictune_policies.replay.progress import Progress
-from evictune_policies.replay.record import record
-from evictune_policies.replay.result import Result
-from evictune_policies.replay.session import Session, preparation, read
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.result import Result
+from evictune_policies.replay.traces.trace import Trace
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -32,7 +32,7 @@ def compare(options: argparse.Namespace) -> None:
             session.replay(trace, each, capacity) for capacity in options.capacity for each in knobs
         ]
     if page:
-        from evictune_policies.replay import pages, report
+        from evictune_policies.replay.console import pages, report
 
         report.write(pages.comparison(trace, results, options.xi), page)
     if options.json:
@@ -66,7 +66,7 @@ def curve(options: argparse.Namespace) -> None:
         draw = over_load if loads else over_capacity
         drawn = [(each, draw(session, each)) for each in knobs]
     if page:
-        from evictune_policies.replay import pages, report
+        from evictune_policies.replay.console import pages, report
 
         report.write(pages.curve(trace, drawn, options.xi), page)
     if options.json:
@@ -98,7 +98,7 @@ def advice(options: argparse.Namespace) -> None:
 
         advised = advise(trace, options.capacity, goal, replay, options.policies)
     if page:
-        from evictune_policies.replay import pages, report
+        from evictune_policies.replay.console import pages, report
 
         report.write(pages.advice(trace, advised), page)
     if options.json:
@@ -150,7 +150,7 @@ def convert(options: argparse.Namespace) -> None:
     trace = read(options, progress)
     with progress.over():
         progress.step(f"writing {options.output}")
-        from evictune_policies.replay import native
+        from evictune_policies.replay.traces import native
 
         native.convert(trace, Path(options.output))
 

@@ -14,10 +14,10 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evictune_policies.replay.assemble import Records, assemble
-from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import MAX_INTEGER, lines, refuse
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.assemble import Records, assemble
+from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
+from evictune_policies.replay.traces.files import MAX_INTEGER, lines, refuse
+from evictune_policies.replay.traces.trace import Trace
 
 LENGTHS_ONLY = (
     "This trace has lengths and no contents. It tells the load, how long prompts are, and how many "

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.assemble import Records, assemble
-from evictune_policies.replay.files import refuse
-from evictune_policies.replay.intern import UInt64, mixed
-from evictune_policies.replay.request_log import (
+from evictune_policies.replay.traces.assemble import Records, assemble
+from evictune_policies.replay.traces.files import refuse
+from evictune_policies.replay.traces.intern import UInt64, mixed
+from evictune_policies.replay.traces.request_log import (
     SCHEMA,
     Abort,
     Admit,
@@ -25,7 +25,7 @@ from evictune_policies.replay.request_log import (
     Reset,
     Writer,
 )
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 __all__ = ["SCHEMA", "convert", "read"]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.files import refuse
-from evictune_policies.replay.intern import (
+from evictune_policies.replay.traces.files import refuse
+from evictune_policies.replay.traces.intern import (
     Int32,
     Int64,
     UInt64,
@@ -25,7 +25,7 @@ from evictune_policies.replay.intern import (
     numbers,
     worth,
 )
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.trace import Trace
 
 REPAIRS = {
     "unsorted": "records that came later than their time says: put in order of arrival",

@@ -7,7 +7,7 @@ was preempted goes before all others.
 from __future__ import annotations
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.engine import FIRST_WAITING, LAST_WAITING, PENDING, Engine
+from evictune_policies.replay.simulation.engine import FIRST_WAITING, LAST_WAITING, PENDING, Engine
 
 
 def queue_behind(engine: Engine, request: int) -> None:

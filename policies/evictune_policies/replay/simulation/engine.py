@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from evictune_policies.algorithms.catalog import Chains
 from evictune_policies.algorithms.pool import NONE, Int32, Pool, new_pool
-from evictune_policies.replay.engine_model import EngineModel
 from evictune_policies.replay.mechanics import Places, new_places
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.simulation.engine_model import EngineModel
+from evictune_policies.replay.traces.trace import Trace
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]

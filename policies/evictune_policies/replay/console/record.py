@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evictune_policies.replay import yardsticks
-from evictune_policies.replay.result import Result
+from evictune_policies.replay.simulation.result import Result
 
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evictune_policies.replay.trace import Float64
+from evictune_policies.replay.traces.trace import Float64
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from evictune_policies.algorithms.catalog import POLICIES
-from evictune_policies.replay import arguments
-from evictune_policies.replay.table import table
+from evictune_policies.replay.console import arguments
+from evictune_policies.replay.console.table import table
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -258,7 +258,7 @@ def _lazily(command: str) -> Callable[[argparse.Namespace], None]:
     """The command of this name, imported when it is run."""
 
     def run(options: argparse.Namespace) -> None:
-        from evictune_policies.replay import commands
+        from evictune_policies.replay.console import commands
 
         getattr(commands, command)(options)
 

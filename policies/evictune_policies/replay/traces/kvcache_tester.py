@@ -27,11 +27,11 @@ import msgspec
 import numpy as np
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.assemble import Records, assemble, sixty_four_bits
-from evictune_policies.replay.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.files import Integer, invalid, refuse, whole
-from evictune_policies.replay.intern import UInt64, mixed
-from evictune_policies.replay.trace import Trace
+from evictune_policies.replay.traces.assemble import Records, assemble, sixty_four_bits
+from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
+from evictune_policies.replay.traces.files import Integer, invalid, refuse, whole
+from evictune_policies.replay.traces.intern import UInt64, mixed
+from evictune_policies.replay.traces.trace import Trace
 
 SESSIONS_PER_SECOND = 1 / 60  # unless `Assumptions` says otherwise
 

@@ -1,0 +1,1 @@
+"""`evictune-replay`: arguments in, tables, JSON and pages out."""

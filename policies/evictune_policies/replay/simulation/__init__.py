@@ -1,0 +1,1 @@
+"""The simulators: one request at a time, or as vLLM schedules them. They compile `algorithms`."""

@@ -1,0 +1,1 @@
+"""Request traces: the formats that can be read, and what every reader makes of them."""
