@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from evictune.api.observation import Unknown, Value
 from evictune.api.reasons import Reason
+from evictune.api.sources import PodLabels
 
 from tests.support.field_case import Scene, play, vector
 from tests.support.page_server import Answer
@@ -53,6 +54,20 @@ def test_parameters_of_the_gateway_are_added_to_every_query() -> None:
         asked = [each.parameters for each in scene.server.asked if "query" in each.parameters]
         assert asked
         assert all(parameters.items() <= each.items() for each in asked)
+
+    play(scenario)
+
+
+def test_of_a_store_of_several_clusters_one_is_asked_about() -> None:
+    """A namespace and a pod's name, such as owl-8b-0, may be the same in each."""
+
+    async def scenario(scene: Scene) -> None:
+        scene.use_store(labels=PodLabels(matchers={"cluster": "eu-1"}))
+        await scene.look()
+        asked = [a.parameters["query"] for a in scene.server.asked if "query" in a.parameters]
+        assert asked
+        for query in asked:
+            assert query.count(',cluster="eu-1"') == query.count("{__name__=~")
 
     play(scenario)
 

@@ -196,6 +196,18 @@ def test_labels_of_the_administrator_s_choice(engine: Engine) -> None:
     )
 
 
+def test_another_cluster_s_pod_of_the_same_name_is_left_out(engine: Engine) -> None:
+    labels = PodLabels(matchers={"cluster": 'eu "1"'})
+    engine.gives(
+        ask(Measure.PREEMPTIONS, labels=labels),
+        {
+            f'{PREEMPTIONS}{{{POD},engine="0",cluster="eu \\"1\\""}}': STEADY,
+            f'{PREEMPTIONS}{{{POD},engine="0",cluster="us"}}': "0+150x40",
+        },
+        {rank(PREEMPTIONS): 120},
+    )
+
+
 def test_series_that_belong_to_no_pod_are_found(engine: Engine) -> None:
     name = "vllm:num_requests_running"
     series = {

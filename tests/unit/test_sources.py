@@ -23,6 +23,7 @@ sources:
       keyFile: /etc/tls.key
       parameters: {dedup: "true"}
       labels: {pod: kubernetes_pod_name}
+      matchers: {cluster: eu-1}
   engines: {direct: {timeout: 500ms}}
 namespaces: [serve-a]
 fleet: {mode: Suspend}
@@ -43,7 +44,7 @@ def test_everything_arrives() -> None:
     assert (default.cert_file, default.key_file) == ("/etc/tls.crt", "/etc/tls.key")
     assert dict(default.header_files) == {"X-Api-Key": "/etc/key"}
     assert dict(default.parameters) == {"dedup": "true"}
-    assert default.labels == PodLabels("namespace", "kubernetes_pod_name")
+    assert default.labels == PodLabels("namespace", "kubernetes_pod_name", {"cluster": "eu-1"})
     engines = configuration.sources["engines"]
     assert (engines.name, engines.kind, engines.timeout) == ("engines", SourceKind.DIRECT, 0.5)
     assert configuration.namespaces == ("serve-a",)
@@ -171,6 +172,8 @@ def test_a_user_and_the_file_of_a_password() -> None:
         ("parameters: {dedup: true}", "parameters.dedup", "quote it"),
         ("labels: {pod: kubernetes-pod}", "labels.pod", "name of a label"),
         ("labels: {node: x}", "labels.node", "not known"),
+        ("matchers: {cluster: 1}", "matchers.cluster", "a string"),
+        ("matchers: {clus-ter: a}", "matchers.clus-ter", "a label"),
         ("headerFiles: {X-Key: key}", "headerFiles.X-Key", "absolute path"),
         ("headerFiles: {X Key: /key}", "headerFiles.X Key", "name of a header"),
     ],

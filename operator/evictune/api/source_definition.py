@@ -64,6 +64,11 @@ PROMETHEUS_OPTIONS: Mapping[str, tuple[str, str]] = {
         "The names of the labels that hold a pod's `namespace` and its name, `pod`, where the "
         "scrape configuration calls them differently, such as `pod: kubernetes_pod_name`.",
     ),
+    "matchers": (
+        "map",
+        "Labels that a series must have, such as `cluster: eu-1`: in a store of several clusters a "
+        "namespace and a pod's name are not enough.",
+    ),
 }
 DIRECT_OPTIONS: Mapping[str, tuple[str, str]] = {
     "timeout": ("duration", "Limit for one engine's page, 100ms to 60s; default 5s."),
@@ -79,10 +84,11 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True)
 class PodLabels:
-    """The labels that tell which pod a series belongs to."""
+    """The labels that tell which pod a series belongs to. matchers: labels that it must have."""
 
     namespace: str = "namespace"
     pod: str = "pod"
+    matchers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,10 @@ def _prometheus(name: str, path: str, options: Mapping[str, Any]) -> SourceDefin
         cert_file=files["certFile"],
         key_file=files["keyFile"],
         parameters=_parameters(f"{path}.parameters", options.get("parameters")),
-        labels=_labels(f"{path}.labels", options.get("labels")),
+        labels=PodLabels(
+            **_labels(f"{path}.labels", options.get("labels")),
+            matchers=_matchers(f"{path}.matchers", options.get("matchers")),
+        ),
         fallback=options.get("fallback"),
         timeout=_timeout(f"{path}.timeout", options),
     )
@@ -261,13 +270,21 @@ def _parameters(path: str, value: object) -> dict[str, str]:
     return dict(body)
 
 
-def _labels(path: str, value: object) -> PodLabels:
+def _labels(path: str, value: object) -> dict[str, str]:
     body = mapping(path, value)
     known(path, body, ("namespace", "pod"))
     for name, label in body.items():
         if not isinstance(label, str) or not _LABEL.fullmatch(label):
             raise FieldError(f"{path}.{name}", label, "write the name of a label: A-Z, a-z, 0-9, _")
-    return PodLabels(**body)
+    return dict(body)
+
+
+def _matchers(path: str, value: object) -> dict[str, str]:
+    body = mapping(path, value)
+    for name, text in body.items():
+        if not isinstance(name, str) or not _LABEL.fullmatch(name) or not isinstance(text, str):
+            raise FieldError(f"{path}.{name}", text, "write a label and its value, a string")
+    return dict(body)
 
 
 def _file(path: str, value: object) -> str | None:

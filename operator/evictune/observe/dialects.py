@@ -78,7 +78,7 @@ class Name:
 
     base: the metric's name as the engine's page has it. since, until: the first and the last
     release that have it; empty: every release that evictune knows. labels: only samples with these
-    labels count ("": or without the label).
+    labels count ("": or without the label). lazy: it is not there before the first request.
     """
 
     measure: Measure
@@ -87,6 +87,7 @@ class Name:
     since: str = ""
     until: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    lazy: bool = False
 
     @property
     def sample(self) -> str:
@@ -170,13 +171,13 @@ NAMES: tuple[Name, ...] = (
     Name(Measure.PROMPT_TOKENS, _V, "vllm:request_prompt_tokens_sum"),
     Name(Measure.PROMPTS, _V, "vllm:request_prompt_tokens_count"),
     Name(Measure.CACHE_CONFIG, _V, "vllm:cache_config_info"),
-    Name(Measure.TTFT, _S, "sglang:time_to_first_token_seconds"),
+    Name(Measure.TTFT, _S, "sglang:time_to_first_token_seconds", lazy=True),
     Name(Measure.KV_USAGE, _S, "sglang:token_usage"),
     Name(Measure.RUNNING, _S, "sglang:num_running_reqs", labels=_WHOLE),
     Name(Measure.WAITING, _S, "sglang:num_queue_reqs", labels=_WHOLE),
     # A request is retracted where vLLM preempts it.
     Name(Measure.PREEMPTIONS, _S, "sglang:num_retracted_requests_total", "0.5"),
-    Name(Measure.CACHE_QUERIES, _S, "sglang:prompt_tokens_total"),
+    Name(Measure.CACHE_QUERIES, _S, "sglang:prompt_tokens_total", lazy=True),
     Name(Measure.CACHE_HITS, _S, "sglang:cached_tokens_total", "0.4.2"),
     Name(Measure.QUEUE_SECONDS, _S, "sglang:queue_time_seconds_sum", "0.5"),
     Name(Measure.QUEUED_REQUESTS, _S, "sglang:queue_time_seconds_count", "0.5"),

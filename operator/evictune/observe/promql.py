@@ -13,7 +13,8 @@ would else stay in the window for as long as the window is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 from evictune.api.sources import PodLabels
 from evictune.observe.dialects import (
@@ -53,7 +54,13 @@ def stray_query(namespaces: Iterable[str], labels: PodLabels) -> str:
         f'{labels.pod}=""',
         f'{EXPORTED}{labels.namespace}=~"{_any_of(namespaces)}"',
     )
-    return " or ".join(f'topk(1, {{__name__=~"{names}",{each}}})' for each in selections)
+    chosen = _chosen(labels.matchers)
+    return " or ".join(f'topk(1, {{__name__=~"{names}",{each}{chosen}}})' for each in selections)
+
+
+def _chosen(labels: Mapping[str, str]) -> str:
+    # PromQL's strings know the escapes of JSON.
+    return "".join(f",{name}={json.dumps(value)}" for name, value in labels.items())
 
 
 def _any_of(namespaces: Iterable[str]) -> str:
@@ -67,7 +74,7 @@ def _rank(labels: PodLabels) -> tuple[str, ...]:
 
 
 def _named(name: Name, namespaces: str, window: float, labels: PodLabels) -> str:
-    chosen = "".join(f',{key}="{value}"' for key, value in name.labels.items())
+    chosen = _chosen(name.labels) + _chosen(labels.matchers)
     spellings = "|".join(name.spellings)
     selector = f'{{__name__=~"{spellings}",{labels.namespace}=~"{namespaces}"{chosen}}}'
     increase = f"increase({selector}[{round(window * 1000)}ms]) and {selector}"
