@@ -227,6 +227,7 @@ def test_diff_shows_both_and_why_it_is_not_set(scene: ConsoleScene) -> None:
             {},
             "Conflict",
         ),
+        ({"conditions": [READY | {"reason": "FleetSwitch"}]}, {}, "FleetSwitch"),
         ({}, {}, None),
     ],
 )
@@ -285,6 +286,13 @@ def test_what_follows_from_suspending(
     (item,) = scene.json("suspend", "chat")["items"]
     assert told in " ".join(item["follows"])
     assert (item["suspended"], item["changed"]) == (True, True)
+
+
+def test_resume_does_not_promise_what_the_fleet_switch_forbids(scene: ConsoleScene) -> None:
+    held = {"conditions": [READY | {"reason": "FleetSwitch"}]}
+    scene.policy("serving", "chat", STATUS | held, suspend=True)
+    assert "fleet.mode holds every policy back all the same" in scene.text("resume", "chat")
+    assert "→ The administrator sets fleet.mode" in scene.text("explain", "chat")
 
 
 def test_who_else_sets_suspend_is_named(scene: ConsoleScene) -> None:

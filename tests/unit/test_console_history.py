@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 from evictune.api.knobs import STOCK_LRU, KnobValues
+from evictune.api.reasons import Kind, Reason
 from evictune.api.status import memory_from_status
-from evictune.console.history import Entry, change_text, entries_of, render
+from evictune.console.history import (
+    NOTES,
+    STEPS,
+    VERDICTS,
+    Entry,
+    change_text,
+    entries_of,
+    render,
+)
 from evictune.console.paper import Paper
 from evictune.console.subjects import Subject
 
@@ -96,6 +105,11 @@ def test_what_is_under_way_says_how_far() -> None:
 def test_an_end_that_was_not_kept_is_untold() -> None:
     (entry,) = entries(*change("a", 0, UP))
     assert entry.verdict == "Untold"
+
+
+def test_every_reason_of_a_decision_has_its_place() -> None:
+    placed = {*STEPS, *VERDICTS, *NOTES, Reason.REGIME_CHANGED}
+    assert placed == {each for each in Reason if each.kind is Kind.DECISION}
 
 
 def test_notes_are_told_and_regimes_are_not() -> None:

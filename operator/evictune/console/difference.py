@@ -13,6 +13,8 @@ from evictune.console.subjects import Source, Subject
 from evictune.decide.situation import show
 
 _ABSENT = "-"
+# Told in a condition although the policy is ready.
+_HELD_BY_OTHERS = (Reason.FLEET_SWITCH, Reason.FIGHT_DETECTED)
 
 
 def differs(subject: Subject, now: float) -> bool:
@@ -33,10 +35,10 @@ def holding(subject: Subject, now: float) -> tuple[Reason, str] | None:
         reason = Reason.OBSERVE_ONLY if observing else Reason.RECOMMEND_ONLY
         return reason, f"spec.mode is {policy.spec.mode}; Auto lets evictune set it"
     for condition in subject.status.get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            return REASONS.get(condition["reason"], Reason.INVALID), str(
-                condition.get("message", "")
-            )
+        reason = REASONS.get(condition["reason"], Reason.INVALID)
+        unready = condition.get("type") == "Ready" and condition.get("status") != "True"
+        if unready or reason in _HELD_BY_OTHERS:
+            return reason, str(condition.get("message", ""))
     if memory.pending is not None:
         phase = (
             f"a change to {show(memory.pending.change_to)} is under way ({memory.pending.phase})"

@@ -205,11 +205,14 @@ def _conditions(policy: EvictionPolicy, paper: Paper) -> list[str]:
 
 
 def remedy_of(condition: Mapping[str, str]) -> str:
-    """What to do about a condition that does not hold; the diagnosis has told its own."""
-    if condition["status"] == "True":
-        return ""
+    """What to do about a condition that does not hold, or that holds the policy back.
+
+    The diagnosis has told its own.
+    """
     reason = REASONS.get(condition["reason"])
-    return "" if reason is None or reason.kind is Kind.REGIME else reason.remedy
+    if reason is None or reason.kind is Kind.REGIME:
+        return ""
+    return reason.remedy if condition["status"] != "True" or reason.kind is Kind.HOLD else ""
 
 
 def _decisions(memory: Memory, paper: Paper) -> list[str]:

@@ -15,8 +15,16 @@ from evictune.api.reasons import Reason
 from evictune.console.paper import Paper
 from evictune.console.subjects import Subject
 
-_STEPS = (Reason.INTENDED, Reason.WRITTEN, Reason.ACKNOWLEDGED)
-_VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.REVERTED, Reason.ABANDONED)
+# Every reason of kind DECISION stands in one of the three; the last are told as they are.
+STEPS = (Reason.INTENDED, Reason.WRITTEN, Reason.ACKNOWLEDGED)
+VERDICTS = (
+    Reason.KEPT,
+    Reason.NO_DIFFERENCE,
+    Reason.INCONCLUSIVE,
+    Reason.REVERTED,
+    Reason.ABANDONED,
+)
+NOTES = (Reason.RECOMMENDED, Reason.RESTORED, Reason.WRITE_REFUSED)
 UNDER_WAY = "UnderWay"
 UNTOLD = "Untold"
 _COLORS = {
@@ -54,7 +62,7 @@ def entries_of(memory: Memory) -> tuple[Entry, ...]:
 
 
 def _is_note(record: DecisionRecord) -> bool:
-    return record.reason not in (*_STEPS, *_VERDICTS, Reason.REGIME_CHANGED)
+    return record.reason not in (*STEPS, *VERDICTS, Reason.REGIME_CHANGED)
 
 
 def _note(record: DecisionRecord) -> Entry:
@@ -73,7 +81,7 @@ def _changes(memory: Memory) -> list[Entry]:
     """A change that takes another back is told with the other, where that is still known."""
     groups: dict[str, list[DecisionRecord]] = {}
     for record in memory.decisions:
-        if record.reason in (*_STEPS, *_VERDICTS):
+        if record.reason in (*STEPS, *VERDICTS):
             groups.setdefault(record.decision_id, []).append(record)
     changes: list[Entry] = []
     for identity, records in groups.items():
@@ -106,7 +114,7 @@ def _change(records: Sequence[DecisionRecord], memory: Memory) -> Entry:
 
 
 def _verdict(records: Iterable[DecisionRecord]) -> DecisionRecord | None:
-    return next((each for each in records if each.reason in _VERDICTS), None)
+    return next((each for each in records if each.reason in VERDICTS), None)
 
 
 def _takes_back(

@@ -100,8 +100,9 @@ def _history() -> dict[str, Schema]:
             "to": _or_null(_values("The values after, or wanted.")),
             "verdict": _typed(
                 "string",
-                "Kept, NoDifference, Reverted or Abandoned; UnderWay; Untold where its end is no "
-                "longer among the transitions kept; for a note its reason, such as Recommended.",
+                "Kept, NoDifference, Inconclusive, Reverted or Abandoned; UnderWay; Untold where "
+                "its end is no longer among the transitions kept; for a note its reason, such as "
+                "Recommended.",
             ),
             "why": _typed("string", "What it was decided for; empty where no longer known."),
             "told": _typed("string", "The verdict in words."),

@@ -8,6 +8,7 @@ from typing import Any
 
 from evictune.api.decision import Pending, Phase
 from evictune.api.policy import Mode
+from evictune.api.reasons import Reason
 from evictune.console.paper import Paper
 from evictune.console.subjects import Source, Subject
 from evictune.decide.situation import sentence, show
@@ -82,7 +83,9 @@ def _frozen(pending: Pending) -> str:
 
 def _resumed(subject: Subject) -> Iterator[str]:
     pending, mode = subject.memory.pending, subject.policy and subject.policy.spec.mode
-    if mode is Mode.AUTO:
+    if any(each.get("reason") == Reason.FLEET_SWITCH for each in _conditions(subject)):
+        yield "The administrator's fleet.mode holds every policy back all the same."
+    elif mode is Mode.AUTO:
         yield "Decisions are taken again, from the next tick on; values may change."
     elif mode is Mode.RECOMMEND:
         yield "Recommendations are made again; mode Recommend writes no values."
@@ -90,6 +93,10 @@ def _resumed(subject: Subject) -> Iterator[str]:
         yield "Mode Observe takes no decisions; readings and diagnosis go on."
     if pending is not None:
         yield f"The change under way, to {show(pending.change_to)}, goes on from {pending.phase}."
+
+
+def _conditions(subject: Subject) -> list[Mapping[str, Any]]:
+    return list(subject.status.get("conditions") or ())
 
 
 def _other_manager(body: Mapping[str, Any]) -> str:
