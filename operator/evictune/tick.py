@@ -105,6 +105,7 @@ class Ticker:
         try:
             policy = parse_policy(body)
         except FieldError as error:
+            await self._blocking(self._executor.definition.check, body)
             wanted = invalid_status(body, error, self._clock())
             await self._blocking(self._executor.remember, body, wanted)
             return Outcome(INVALID_INTERVAL, generation)
@@ -112,6 +113,8 @@ class Ticker:
 
     async def _follow(self, body: Mapping[str, Any], policy: EvictionPolicy) -> Outcome:
         interval = policy.spec.behavior.interval
+        check = self._executor.check_definition
+        await self._blocking(check, body, policy, self._clock())
         memory = memory_from_status(policy.status)
         await self._tell_again(policy, memory)
         try:
@@ -129,7 +132,14 @@ class Ticker:
         try:
             await self._blocking(self._executor.remember, body, wanted)
             self._tell(policy, decision, observation)
-            await self._blocking(self._executor.carry_out, policy, decision, stored, now)
+            carry_out = self._executor.carry_out
+            if not await self._blocking(carry_out, policy, decision, stored, now):
+                self._told.pop((policy.namespace, policy.name), None)
+        except ApiError as error:
+            if not error.status:
+                # Without an answer: if it was written, its Events are still to be emitted.
+                self._told.pop((policy.namespace, policy.name), None)
+            raise
         except StaleObjectError as error:
             log.info("%s: %s; deciding afresh", policy.key, error)
             return Outcome(interval, policy.generation, RETRY_STALE)
@@ -166,7 +176,7 @@ class Ticker:
         await self._blocking(self._executor.remember, body, wanted)
 
     async def _tell_again(self, policy: EvictionPolicy, memory: Memory) -> None:
-        """At the first tick: Events that a predecessor may have died before emitting."""
+        """Events that a predecessor, or a tick that failed, may not have emitted."""
         key = (policy.namespace, policy.name)
         if self._told.get(key) == policy.uid:
             return

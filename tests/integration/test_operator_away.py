@@ -8,6 +8,7 @@ import pytest
 
 from localcluster.controlplane import ControlPlane
 from tests.support.fake_engines import FakeDeployment
+from tests.support.holding_proxy import HoldingProxy, Stage
 from tests.support.operator_process import OperatorProcess, eventually
 from tests.support.operator_scene import Scene, install_crd, namespace_gone, policy, wait_exactly
 
@@ -51,6 +52,21 @@ def test_an_api_server_that_restarts_is_followed_again(
             )
             scene.create(policy("later", "nowhere"))
             eventually(lambda: scene.status("later"), "a policy made later is followed", 90)
+
+
+def test_a_watch_that_stays_silent_is_made_up_for(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Its connection stands, and nothing comes."""
+    with Scene(cluster) as scene, HoldingProxy(cluster.server, cluster.ca_file) as proxy:
+        hold = proxy.hold(Stage.BEFORE, lambda request: "watch=true" in request.path)
+        kubeconfig = proxy.kubeconfig(tmp_path / "kubeconfig", cluster.token)
+        arguments = ("--namespace", scene.namespace)
+        with OperatorProcess(tmp_path, kubeconfig, None, *arguments) as operator:
+            listed = "evictune_last_list_timestamp_seconds"
+            eventually(lambda: operator.value(listed), "a first list", 60)
+            hold.wait(60)
+            scene.create(policy("chat", "nowhere"))
+            eventually(lambda: scene.status("chat"), "the policy followed", 90)
+            assert operator.value("evictune_lost_watch_events_total") == 1.0
 
 
 def test_the_document_is_renewed_and_expires_when_the_operator_is_away(

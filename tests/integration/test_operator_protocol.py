@@ -108,6 +108,30 @@ def test_a_crash_leaves_one_change_and_its_history_whole(
         assert target.engines[0].revision == 1
 
 
+def test_answers_that_are_lost_leave_one_change_and_its_history_whole(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """Each write was carried out, and its connection closed without an answer."""
+    cluster = scene.cluster
+    with (
+        FakeDeployment(scene.api, scene.namespace, "chat-8b", delay=MOUNT_DELAY) as target,
+        HoldingProxy(cluster.server, cluster.ca_file) as proxy,
+    ):
+        kubeconfig = proxy.kubeconfig(tmp_path / "kubeconfig", cluster.token)
+        holds = {step: proxy.hold(Stage.AFTER, matches) for step, matches in STEPS.items()}
+        for hold in holds.values():
+            hold.drop()
+        scene.create(policy("chat", "chat-8b"))
+        with OperatorProcess(tmp_path, kubeconfig, None, "--namespace", scene.namespace):
+            eventually(lambda: scene.reasons("chat") == WHOLE, "one change, kept", 180)
+            eventually(lambda: events(scene) == sorted(WHOLE), "each Event once", 120)
+        assert [step for step, hold in holds.items() if hold.request is None] == []
+        decisions = [d for d in scene.status("chat")["decisions"] if d["reason"] in WHOLE]
+        assert len({each["decisionID"] for each in decisions}) == 1
+        assert set(scene.revisions_written("chat-8b")) == {1}
+        assert target.engines[0].revision == 1
+
+
 def events(scene: Scene) -> list[str]:
     """The reasons of the change's Events, sorted."""
     return sorted(each["reason"] for each in scene.events() if each["reason"] in WHOLE)

@@ -47,10 +47,19 @@ class FakeApi:
         return self.put(path, body)
 
     def request(
-        self, method: str, path: str, *, body: Mapping[str, Any], content_type: str = "", **_: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any],
+        content_type: str = "",
+        query: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """A POST that must not repeat, or a merge patch of a status."""
+        """A POST that must not repeat, or a merge patch of a status; a dry run leaves no trace."""
         self._check(method, path)
+        if (query or {}).get("dryRun"):
+            found = self.objects[path.removesuffix("/status")]
+            return merge(found, {"status": body["status"]})  # type: ignore[no-any-return]
         self.requests.append((method, path, body))
         if method == "POST":
             name = f"{path}/{body['metadata']['name']}"

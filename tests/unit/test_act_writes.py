@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from evictune.act.definition import DefinitionCheck, specimen
 from evictune.act.events import EventRecorder, event_name, render_event
 from evictune.act.executor import Executor
 from evictune.act.knobs import (
@@ -19,12 +20,14 @@ from evictune.act.knobs import (
     parse_document,
     render_document,
 )
-from evictune.act.status import StatusPrunedError, StatusWriter, merge_patch
+from evictune.act.status import StatusPrunedError, StatusWriter, dropped_fields, merge_patch
 from evictune.api.decision import Applied, Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
+from evictune.api.memory import memory_from_status
 from evictune.api.parse import parse_policy
 from evictune.api.policy import DNS_SUBDOMAIN, EvictionPolicy
 from evictune.api.reasons import Reason
+from evictune.api.status_schema import status_schema
 from evictune.kube import ApiError
 
 from tests.support.fake_api import FakeApi, merge
@@ -186,6 +189,88 @@ def test_memory_that_was_not_kept_is_named(api: FakeApi) -> None:
     api.request = prune  # type: ignore[method-assign]
     with pytest.raises(StatusPrunedError, match=r"status\.pending.*evictune crd"):
         StatusWriter(api).write(body, {"pending": {"revision": 1}, "observedGeneration": 1})
+
+
+def test_however_many_fields_are_missing_the_remedy_is_told() -> None:
+    everything = dropped_fields(specimen(status_schema())["observed"], {})
+    told = str(StatusPrunedError(everything))
+    assert f"and {len(everything) - 8} more" in told
+    assert told.endswith("run `evictune crd | kubectl apply -f -`")
+    assert len(told) < 1024
+
+
+@pytest.mark.parametrize("kept", [None, [], [{"reason": "Kept"}]])
+def test_items_and_their_fields_that_were_not_kept_are_named(kept: Any) -> None:
+    lost = dropped_fields({"decisions": [{"reason": "Kept", "time": "t"}]}, {"decisions": kept})
+    assert lost == ("status.decisions[0].time" if kept else "status.decisions[0]",)
+
+
+def test_what_a_newer_operator_remembers_is_left_as_it_is(api: FakeApi) -> None:
+    body, _ = stored(api)
+    newer = {"restarts": [{"pod": "a"}], "pending": {"revision": 1}}
+    body = api.put(POLICY, body | {"status": newer})
+    StatusWriter(api).write(body, {"observedGeneration": 2})  # type: ignore[arg-type]
+    assert stored(api)[1].status == {"restarts": [{"pod": "a"}], "observedGeneration": 2}
+
+
+# The definition in the cluster.
+
+
+def test_every_field_of_memory_is_asked_for() -> None:
+    sample = specimen(status_schema())
+    assert set(sample) == set(status_schema()["properties"])
+    memory = memory_from_status(sample)
+    assert memory.applied is not None
+    assert memory.pending is not None
+    assert memory.pending.baseline.fingerprint
+    assert "fingerprint" in sample["quarantine"][0]
+    assert "decisionID" in sample["decisions"][0]
+
+
+def older_definition(api: FakeApi) -> list[str]:
+    """Every answer lacks the quarantine; the dry runs asked for."""
+    keep, asked = api.request, []
+
+    def prune(method: str, path: str, **rest: Any) -> dict[str, Any]:
+        answer = keep(method, path, **rest)
+        if rest.get("query"):
+            asked.append(path)
+            answer["status"].pop("quarantine")
+        return answer
+
+    api.request = prune  # type: ignore[method-assign]
+    return asked
+
+
+def test_an_older_definition_is_named_before_anything_is_written(api: FakeApi) -> None:
+    body, policy = stored(api)
+    asked = older_definition(api)
+    executor = Executor(api)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(StatusPrunedError, match=r"status\.quarantine"):
+            executor.check_definition(body, policy, NOW)
+    assert asked == [f"{POLICY}/status"] * 2
+    assert api.objects[POLICY] == body
+    events = [found for path, found in api.objects.items() if path.startswith(EVENTS)]
+    assert [each["reason"] for each in events] == ["DefinitionOutdated"]
+    assert events[0]["type"] == "Warning"
+
+
+def test_a_good_definition_is_asked_for_once_a_minute(api: FakeApi) -> None:
+    body, _ = stored(api)
+    now, asked = [0.0], []
+    keep = api.request
+
+    def count(method: str, path: str, **rest: Any) -> dict[str, Any]:
+        asked.append(now[0])
+        return keep(method, path, **rest)
+
+    api.request = count  # type: ignore[method-assign]
+    check = DefinitionCheck(api, lambda: now[0])  # type: ignore[arg-type]
+    for second in range(0, 130, 10):
+        now[0] = float(second)
+        check.check(body)
+    assert asked == [0.0, 60.0, 120.0]
 
 
 def tree(random: Random, depth: int = 3) -> dict[str, Any]:

@@ -224,6 +224,34 @@ def test_events_that_a_predecessor_may_have_lost_are_emitted_once(scene: Scene) 
     assert told == ["Kept"]
 
 
+def test_events_of_a_write_whose_answer_was_lost_are_emitted_at_the_next_tick(scene: Scene) -> None:
+    keep = scene.api.request
+
+    def lose(method: str, path: str, **rest: Any) -> dict[str, Any]:
+        answer = keep(method, path, **rest)
+        if path.endswith("/status") and not rest.get("query"):
+            raise ApiError(0, "Unreachable", "the connection was closed")
+        return answer
+
+    scene.api.request = lose  # type: ignore[method-assign]
+    with pytest.raises(ApiError):
+        scene.tick()
+    assert [m for m, _, _ in scene.api.requests] == ["PATCH"]
+    scene.api.request = keep  # type: ignore[method-assign]
+    scene.tick()
+    told = [b["reason"] for m, _, b in scene.api.requests if m == "POST"]
+    assert told == ["RegimeChanged"]
+
+
+def test_an_event_that_was_refused_is_emitted_at_the_next_tick(scene: Scene) -> None:
+    refusal = ApiError(500, "InternalError", "etcd is away")
+    scene.api.fault = lambda method, path: refusal if path.endswith("/events") else None
+    scene.tick()
+    scene.api.fault = lambda method, path: None
+    scene.tick()
+    assert [b["reason"] for m, _, b in scene.api.requests if m == "POST"] == ["RegimeChanged"]
+
+
 def test_readings_and_decisions_are_counted(scene: Scene) -> None:
     scene.tick()
     labels = {"namespace": "ns", "policy": "chat"}

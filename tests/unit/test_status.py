@@ -202,3 +202,13 @@ def test_times_are_rounded_up() -> None:
     decision = decide(policy, Memory(), observe(), NOW + 0.2)
     status = status_of(policy, decision, observe(prefill_rate=Value(1.0)), NOW + 0.2)
     assert memory_from_status(status).last_change_time == NOW + 1
+
+
+@pytest.mark.parametrize("field", ["phase", "reason"])
+def test_a_change_under_way_of_a_newer_operator_is_not_forgotten(field: str) -> None:
+    memory = Memory(pending=make_pending(Phase.SETTLING))
+    status = _status(memory, observe(ttft=ttft(0.5)))
+    status["pending"] |= {field: "FromTheFuture"}
+    pending = memory_from_status(status).pending
+    assert pending is not None
+    assert pending.revision == make_pending(Phase.SETTLING).revision

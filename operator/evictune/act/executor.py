@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from evictune.act.definition import DefinitionCheck
 from evictune.act.events import TOLD_AGAIN_FOR, EventRecorder
 from evictune.act.knobs import KnobStore, StoredKnobs
-from evictune.act.status import StatusWriter
+from evictune.act.status import StatusPrunedError, StatusWriter
 from evictune.api.decision import Decision, DecisionRecord, Effect
 from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
@@ -25,6 +26,19 @@ class Executor:
         self.knobs = KnobStore(api)
         self.status = StatusWriter(api)
         self.events = EventRecorder(api)
+        self.definition = DefinitionCheck(api)
+
+    def check_definition(self, body: Mapping[str, Any], policy: EvictionPolicy, now: float) -> None:
+        """Before anything is written: is the definition as new as this operator?
+
+        Raises StatusPrunedError; told by an Event only, since a status would lose what it holds.
+        """
+        try:
+            self.definition.check(body)
+        except StatusPrunedError as error:
+            record = DecisionRecord("definition", now, Reason.DEFINITION_OUTDATED, str(error))
+            self.events.emit(policy, record)
+            raise
 
     def remember(self, body: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         """Write the status of the resource that was read as `body`.
@@ -35,18 +49,18 @@ class Executor:
 
     def carry_out(
         self, policy: EvictionPolicy, decision: Decision, stored: StoredKnobs, now: float
-    ) -> None:
+    ) -> bool:
         """Carry out the effects of a decision that is remembered; then emit its Events.
 
-        Raises StaleObjectError, ForeignManagerError, ApiError. The Events are emitted all the
-        same: they tell what status already says.
+        False if an Event was not emitted. Raises StaleObjectError, ForeignManagerError, ApiError;
+        the Events are emitted all the same: they tell what status already says.
         """
         try:
             for effect in decision.effects:
                 self._write(policy, decision, effect, stored, now)
         finally:
-            for record in decision.audit:
-                self.events.emit(policy, record)
+            told = [self.events.emit(policy, record) for record in decision.audit]
+        return all(told)
 
     def _write(
         self,

@@ -10,15 +10,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evictune.act.knobs import StaleObjectError
+from evictune.api.status_schema import status_schema
 from evictune.kube import MERGE_PATCH, ApiError, KubeApi, policies_path
+
+# So many names leave room for the remedy in an Event's 1024 characters.
+_SHOWN = 8
+_FIELDS = frozenset(status_schema()["properties"])
 
 
 class StatusPrunedError(Exception):
     """The API server dropped fields of the status: its CRD is older than this operator."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
+        shown = ", ".join(fields[:_SHOWN])
+        if len(fields) > _SHOWN:
+            shown += f" and {len(fields) - _SHOWN} more"
         super().__init__(
-            f"the API server dropped {', '.join(fields)}: its EvictionPolicy definition is older "
+            f"the API server dropped {shown}: its EvictionPolicy definition is older "
             "than this operator; run `evictune crd | kubectl apply -f -`"
         )
         self.fields = fields
@@ -36,7 +44,7 @@ class StatusWriter:
         `body`: the resource as it was read, whether or not its spec can be understood.
         Raises StaleObjectError (the policy changed since it was read), StatusPrunedError, ApiError.
         """
-        metadata, status = body["metadata"], body.get("status") or {}
+        metadata, status = body["metadata"], _known(body.get("status") or {}, wanted)
         if _timeless(status) == _timeless(wanted):
             return False
         patch = {
@@ -50,7 +58,7 @@ class StatusWriter:
             if error.status == 409:
                 raise StaleObjectError(f"{metadata['name']} changed meanwhile") from error
             raise
-        lost = tuple(_missing(wanted, answer.get("status") or {}, "status"))
+        lost = dropped_fields(wanted, answer.get("status") or {})
         if lost:
             raise StatusPrunedError(lost)
         return True
@@ -68,6 +76,16 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
         else:
             patch[key] = value
     return patch
+
+
+def dropped_fields(wanted: Mapping[str, Any], kept: Mapping[str, Any]) -> tuple[str, ...]:
+    """Paths of what was sent as .status but is not in the API server's answer."""
+    return tuple(_missing(wanted, kept, "status"))
+
+
+def _known(status: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The status without the fields of a newer operator: what it remembers there stays as it is."""
+    return {key: value for key, value in status.items() if key in _FIELDS or key in wanted}
 
 
 def _timeless(value: Any) -> Any:
@@ -94,6 +112,10 @@ def _missing(wanted: Any, kept: Any, path: str) -> Iterator[str]:
                 yield f"{path}.{key}"
             else:
                 yield from _missing(value, kept[key], f"{path}.{key}")
-    elif isinstance(wanted, list | tuple) and isinstance(kept, list):
-        for index, (value, other) in enumerate(zip(wanted, kept, strict=False)):
-            yield from _missing(value, other, f"{path}[{index}]")
+    elif isinstance(wanted, list | tuple):
+        found = kept if isinstance(kept, list) else []
+        for index, value in enumerate(wanted):
+            if index < len(found):
+                yield from _missing(value, found[index], f"{path}[{index}]")
+            else:
+                yield f"{path}[{index}]"

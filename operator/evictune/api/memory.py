@@ -76,11 +76,12 @@ def _pending_from(body: Json) -> Pending:
     return Pending(
         decision_id=str(body["decisionID"]),
         revision=int(body["revision"]),
-        phase=Phase(body["phase"]),
+        # Of another version: from its first step on, what was done already repeats harmlessly.
+        phase=_read(Phase, body.get("phase")) or Phase.WRITING,
         change_from=_values_from(body.get("from") or {}),
         change_to=_values_from(body.get("to") or {}),
         baseline=_baseline_from(body.get("baseline") or {}),
-        reason=REASONS[body["reason"]],
+        reason=REASONS.get(body.get("reason", "")) or Reason.INTENDED,
         start_time=parse_time(body["startTime"]),
         acknowledged_time=_read(parse_time, body.get("acknowledgedTime")),
         revert_of=str(body.get("revertOf") or ""),

@@ -256,6 +256,13 @@ class Reason(StrEnum):
 
     # The policy and what it names.
     READY = ("Ready", Kind.RESOURCE, "The policy is being followed.")
+    DEFINITION_OUTDATED = (
+        "DefinitionOutdated",
+        Kind.RESOURCE,
+        "The EvictionPolicy definition is older than the operator, and would drop what it "
+        "remembers: nothing is written.",
+        "Apply the definition that `evictune crd` prints.",
+    )
     INVALID = ("InvalidSpec", Kind.RESOURCE, "A field of the policy cannot be used.")
     CONFLICT = (
         "Conflict",
