@@ -97,7 +97,7 @@ def test_what_prunes_the_document_is_fought_three_times_an_hour_at_most() -> Non
 
     async def scenario(case: LoopCase) -> None:
         await case.run(1200)
-        # T-LRU is gone with the document, and the target is missed again: that is no reason to fight.
+        # T-LRU is gone with the document, and the target missed again: no reason to fight.
         for _ in range(2):
             before = len(case.documents())
             for _ in range(120):
