@@ -36,7 +36,11 @@ def _main(arguments: Sequence[str] | None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser, always_complete_options=False)
-    options = parser.parse_args(arguments)
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()  # --help may have no reader any more either
+        raise
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a sign gets another, not a traceback.
         sys.stdout.reconfigure(errors="replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,17 @@ def test_who_else_sets_suspend_is_named(scene: ConsoleScene) -> None:
 def test_all_means_the_namespace(scene: ConsoleScene) -> None:
     assert names(scene.json("suspend", "--all")) == ["serving/chat", "serving/rag"]
     assert scene.spec("other", "agents")["suspend"] is False
+
+
+def test_what_was_done_before_a_refusal_is_told(scene: ConsoleScene) -> None:
+    error = ApiError(403, "Forbidden", FORBIDDEN)
+    scene.api.fault = lambda method, path: (
+        error if method == "PATCH" and path.endswith("/rag") else None
+    )
+    code, out, err = scene.run("suspend", "--all", "-o", "json")
+    assert code == 1
+    assert names(json.loads(out)) == ["serving/chat"]
+    assert "jo may not" in err
 
 
 def test_history_steps_shows_every_transition(scene: ConsoleScene) -> None:

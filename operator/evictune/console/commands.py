@@ -126,16 +126,23 @@ def _switch(options: Namespace, *, suspend: bool) -> None:
             "cluster: one of the three"
         )
     place, paper = place_of(options), paper_for(sys.stdout, options.color)
-    items = []
-    for body in find(place, options):
-        subject = subject_of(place.api, body)
-        switched = suspension.switch(place.api, subject, suspend, paper.now)
-        if options.output == "json":
-            items.append(documents.switch_item(switched))
-        else:
-            print(suspension.render(switched, paper))
+    done: list[documents.Json] = []
+    try:
+        for body in find(place, options):
+            subject = subject_of(place.api, body)
+            switched = suspension.switch(place.api, subject, suspend, paper.now)
+            done.append(documents.switch_item(switched))
+            if options.output == "text":
+                print(suspension.render(switched, paper))
+    except ApiError:
+        # Some may be switched by now: who reads JSON is told of them too.
+        if options.output == "json" and done:
+            _print_json(documents.document(options.command, done))
+        raise
     if options.output == "json":
-        _print_json(documents.document(options.command, items))
+        _print_json(documents.document(options.command, done))
+    elif not done:
+        _say_none(options, place)
 
 
 def _run(options: Namespace) -> None:
