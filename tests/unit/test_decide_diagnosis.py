@@ -50,6 +50,7 @@ CASES: list[tuple[Reason, dict[str, Any], str]] = [
         },
         "engine 1 of pod chat-8b-0 cannot use T-LRU: PrefixCachingDisabled",
     ),
+    (Reason.STALLED, {"ttft": Idle(), "waiting": Value(3.0)}, "3 requests wait, yet none"),
     (Reason.HEALTHY, {"ttft": ttft(0.2)}, "below the threshold"),
     (Reason.BORDERLINE, {"ttft": ttft(0.31)}, "within 10%"),
     (Reason.QUEUE_BOUND, {"waiting": Value(9.0), "queue_time": Value(0.4)}, "Requests wait 400ms"),

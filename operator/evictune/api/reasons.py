@@ -53,6 +53,13 @@ class Reason(StrEnum):
         Kind.REGIME,
         "A change was made and its effect is still being awaited.",
     )
+    STALLED = (
+        "Stalled",
+        Kind.REGIME,
+        "Requests wait, yet none got its first token within the window: the engine makes no "
+        "progress, or its metrics stand still.",
+        "See the engine's log. Where its prefills take longer than slo.ttft.window, lengthen that.",
+    )
     HEALTHY = ("Healthy", Kind.REGIME, "Every objective is met.")
     BORDERLINE = (
         "Borderline",

@@ -38,7 +38,7 @@ def _unknown(situation: Situation) -> Regime | None:
 
 
 def _idle(situation: Situation) -> Regime | None:
-    if isinstance(situation.observation.ttft, Idle):
+    if isinstance(situation.observation.ttft, Idle) and not _waiting(situation):
         return Reason.IDLE, "No request finished its prefill within the window."
     return None
 
@@ -62,6 +62,15 @@ def _settling(situation: Situation) -> Regime | None:
     if changed is not None and situation.now < changed + situation.settle:
         rest = format_duration(round(changed + situation.settle - situation.now))
         return Reason.SETTLING, f"The last change is still settling, for {rest}."
+    return None
+
+
+def _stalled(situation: Situation) -> Regime | None:
+    """No first token is no peace where requests wait for one."""
+    if isinstance(situation.observation.ttft, Idle):
+        window = format_duration(situation.window)
+        waiting = f"{_waiting(situation):g} requests wait"
+        return Reason.STALLED, f"{waiting}, yet none got its first token within {window}."
     return None
 
 
@@ -150,6 +159,10 @@ def _hardly_repeated(situation: Situation) -> str:
     return f"only {again:.0f} of {computed:.0f} computed prompt tokens had been cached before"
 
 
+def _waiting(situation: Situation) -> float:
+    return _number(situation.observation.waiting) or 0.0
+
+
 def _number(reading: Reading) -> float | None:
     return reading.value if isinstance(reading, Value) else None
 
@@ -163,6 +176,7 @@ _CHECKS: tuple[Callable[[Situation], Regime | None], ...] = (
     _idle,
     _not_eligible,
     _settling,
+    _stalled,
     _healthy,
     _borderline,
     _queue_bound,

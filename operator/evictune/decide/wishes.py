@@ -15,6 +15,8 @@ from evictune.decide.situation import Situation, count_of
 # Where no engine says how large its blocks are. All engines' sizes divide or are this.
 DEFAULT_BLOCK_TOKENS = 32
 _VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE, Reason.REVERTED)
+# Regimes in which no reading says what a change would do.
+_NOTHING_TO_JUDGE = (Reason.UNKNOWN, Reason.IDLE, Reason.NOT_ELIGIBLE, Reason.STALLED)
 _UNPROVEN = (Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE)
 
 
@@ -32,7 +34,7 @@ class Wish:
 def wish(situation: Situation, regime: Reason) -> Wish | None:
     """The value wanted, or None: nothing is wanted, or it cannot be told which."""
     knobs = situation.knobs
-    if knobs is None or regime in (Reason.UNKNOWN, Reason.IDLE, Reason.NOT_ELIGIBLE):
+    if knobs is None or regime in _NOTHING_TO_JUDGE:
         return None
     repair = within(situation.present, knobs)
     if repair != situation.present:
