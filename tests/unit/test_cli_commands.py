@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from evictune import cli
+from evictune.election import LeaseLostError
 
 from tests.support.page_server import Answer, Asked, serve
 
@@ -182,3 +185,23 @@ def test_a_file_that_is_no_text_is_named(
     assert code == 1
     assert f"{file}: not a text in UTF-8" in err
     assert err.count("\n") == 1
+
+
+def test_a_lost_lease_has_an_exit_code_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(**_: object) -> None:
+        raise LeaseLostError("another operator holds the Lease")
+
+    monkeypatch.setattr("evictune.run.run_operator", lose)
+    code, out, err = outcome(capsys, "run", "--config", "/dev/null")
+    assert (code, out) == (3, "")
+    assert err == "evictune: another operator holds the Lease\n"
+
+
+def test_help_loads_no_client() -> None:
+    """Completion starts the command for every word: it must not take half a second."""
+    script = "import sys; from evictune import cli\n"
+    script += "try: cli.main(['--help'])\n"
+    script += "except SystemExit: sys.exit('kubernetes' in sys.modules or 'yaml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0

@@ -1,6 +1,6 @@
 """Each command, carried out; and each error as one line with an exit code.
 
-Heavy modules are loaded by the command that needs them.
+What only one command needs is loaded by it: aiohttp and Kopf take longer than an answer.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import Any
 import yaml
 from kubernetes.config import ConfigException
 
-from evictune.api.crd import crd
 from evictune.api.policy import DNS_LABEL
 from evictune.api.quantity import FieldError
-from evictune.api.sources import parse_configuration
 from evictune.console import difference, documents, explain, history, suspension
 from evictune.console.paper import Paper, paper_for
 from evictune.console.place import Place, find, place_of
 from evictune.console.refusals import RefusedError, UsageError, explained
 from evictune.console.subjects import Subject, subject_of
-from evictune.election import LeaseLostError
 from evictune.kube import ApiError
-from evictune.wiring import Wiring, WiringError, wire
+
+LEASE_LOST = 3
 
 
 def carry_out(options: Namespace, program: str) -> int:
@@ -38,10 +36,10 @@ def carry_out(options: Namespace, program: str) -> int:
         return _complain(program, error, 2)
     except ApiError as error:
         return _complain(program, explained(error), 1)
-    except (RefusedError, FieldError, WiringError) as error:
+    except RefusedError as error:
+        return _complain(program, error, error.code)
+    except FieldError as error:
         return _complain(program, error, 1)
-    except LeaseLostError as error:
-        return _complain(program, error, 3)
     except ConfigException as error:
         told = f"no connection to a cluster: {error}".rstrip(".")
         told += "; give --kubeconfig or --context"
@@ -146,7 +144,8 @@ def _switch(options: Namespace, *, suspend: bool) -> None:
 
 
 def _run(options: Namespace) -> None:
-    # Kopf is heavy; only this command needs it.
+    from evictune.api.sources import parse_configuration
+    from evictune.election import LeaseLostError
     from evictune.run import run_operator
 
     if options.namespace or options.context:
@@ -154,21 +153,29 @@ def _run(options: Namespace) -> None:
     for name in options.namespaces:
         if not re.search(DNS_LABEL, name):
             raise UsageError(f"--namespace {name!r} cannot be a namespace: write a-z, 0-9 and -")
-    run_operator(
-        configuration=parse_configuration(_text_of(options.config)),
-        kubeconfig=options.kubeconfig,
-        namespaces=options.namespaces,
-        log_format=options.log_format,
-        identity=options.identity,
-        verbose=options.verbose,
-    )
+    configuration = parse_configuration(_text_of(options.config))
+    try:
+        run_operator(
+            configuration=configuration,
+            kubeconfig=options.kubeconfig,
+            namespaces=options.namespaces,
+            log_format=options.log_format,
+            identity=options.identity,
+            verbose=options.verbose,
+        )
+    except LeaseLostError as error:
+        raise RefusedError(error, LEASE_LOST) from error
 
 
 def _crd(_: Namespace) -> None:
+    from evictune.api.crd import crd
+
     print(yaml.safe_dump(crd(), sort_keys=False, width=100), end="")
 
 
 def _wire(options: Namespace) -> None:
+    from evictune.wiring import Wiring, WiringError, wire
+
     text = _text_of(options.file)
     try:
         print(wire(text, Wiring(options.plugin_image, options.container)), end="")

@@ -21,7 +21,11 @@ class UsageError(Exception):
 
 
 class RefusedError(Exception):
-    """What was asked for cannot be done: exit code 1."""
+    """What was asked for cannot be done: exit code 1, unless another is given."""
+
+    def __init__(self, message: object, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def explained(error: ApiError) -> str:
