@@ -12,6 +12,11 @@ from evictune.api.times import format_time
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
+def about(namespace: str, policy: str, **more: Any) -> dict[str, Any]:
+    """`extra` of a log call about a policy: every such line is found by the same two fields."""
+    return {"fields": {"namespace": namespace, "policy": policy, **more}}
+
+
 class JSONFormatter(logging.Formatter):
     """One JSON object a line."""
 

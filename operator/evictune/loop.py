@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from evictune.act.status import StatusPrunedError
 from evictune.index import Entry, Key
 from evictune.kube import ApiError
+from evictune.logs import about
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
 
@@ -126,7 +127,7 @@ class PolicyLoop:
                 "tick failed: %s: %s",
                 type(error).__name__,
                 error,
-                extra={"fields": {"namespace": key[0], "policy": key[1]}},
+                extra=about(*key),
                 # What the outside world does needs no traceback; what we got wrong does.
                 exc_info=not isinstance(error, _OUTSIDE) or log.isEnabledFor(logging.DEBUG),
             )

@@ -26,6 +26,7 @@ from evictune.api.status import invalid_status, memory_from_status, status_of, u
 from evictune.decide import decide
 from evictune.index import Key, PolicyIndex, is_leaving
 from evictune.kube import ApiError, KubeApi, policies_path
+from evictune.logs import about
 from evictune.operator_metrics import OperatorMetrics
 
 # A policy that cannot be understood is looked at again this often; an edit wakes it at once.
@@ -141,10 +142,10 @@ class Ticker:
                 self._told.pop((policy.namespace, policy.name), None)
             raise
         except StaleObjectError as error:
-            log.info("%s: %s; deciding afresh", policy.key, error)
+            log.info("%s; deciding afresh", error, extra=about(policy.namespace, policy.name))
             return Outcome(interval, policy.generation, RETRY_STALE)
         except ForeignManagerError as error:
-            log.warning("%s: %s; leaving it alone", policy.key, error)
+            log.warning("%s; leaving it alone", error, extra=about(policy.namespace, policy.name))
             return Outcome(interval, policy.generation)
         return Outcome(interval, policy.generation, decision.next_check)
 
@@ -214,16 +215,11 @@ class Ticker:
 
 def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:
     """The log record's structured fields."""
-    fields: dict[str, Any] = {
-        "namespace": policy.namespace,
-        "policy": policy.name,
-        "reason": str(record.reason),
-        "decision_id": record.decision_id,
-    }
+    fields: dict[str, Any] = {"reason": str(record.reason), "decision_id": record.decision_id}
     for name, values in (("from", record.change_from), ("to", record.change_to)):
         if values is not None:
             fields[name] = {"xi_tokens": values.xi_tokens, "q_hat_tokens": values.q_hat_tokens}
-    return {"fields": fields}
+    return about(policy.namespace, policy.name, **fields)
 
 
 def readings_of(observation: Observation) -> dict[str, float | None]:

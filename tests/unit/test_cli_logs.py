@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from evictune.logs import JSONFormatter, TextFormatter
+from evictune.logs import JSONFormatter, TextFormatter, about
 
 FIELDS = {"policy": "chat", "reason": "Kept", "to": {"xi_tokens": 512}, "decision_id": ""}
 
@@ -38,6 +38,11 @@ def test_json_holds_a_traceback_in_one_line() -> None:
     line = JSONFormatter().format(broken)
     assert "\n" not in line
     assert "ValueError: two" in json.loads(line)["traceback"]
+
+
+def test_a_line_about_a_policy_is_found_by_its_name() -> None:
+    line = JSONFormatter().format(record(**about("serving", "chat", reason="Kept")))
+    assert '"namespace": "serving", "policy": "chat", "reason": "Kept"' in line
 
 
 def test_text_shows_the_fields_that_have_a_value() -> None:

@@ -16,6 +16,7 @@ from evictune.api.policy import GROUP, KIND, VERSION, EvictionPolicy
 from evictune.api.reasons import Reason
 from evictune.api.times import format_time
 from evictune.kube import ApiError, KubeApi
+from evictune.logs import about
 
 COMPONENT = "evictune"
 MESSAGE_LIMIT = 1024
@@ -44,7 +45,8 @@ class EventRecorder:
         except ApiError as error:
             if error.status == 409:
                 return True
-            log.warning("Event %s of %s was not created: %s", record.reason, policy.key, error)
+            told = about(policy.namespace, policy.name, reason=str(record.reason))
+            log.warning("Event %s was not created: %s", record.reason, error, extra=told)
             return False
         return True
 

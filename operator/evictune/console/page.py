@@ -37,6 +37,16 @@ be added within v1; none is renamed or removed.
 | 3 | of `run`: another operator took the lease; start again, as a follower |
 | 130 | interrupted |
 
+## Log lines of `evictune run`
+
+One JSON object a line (`--log-format text`: the message, then `field=value`). Whatever is about a
+policy has `namespace` and `policy`; each transition of a decision has `reason`, one of
+[regimes.md](regimes.md), `decision_id`, which is the same from intent to verdict, and `from` and
+`to` where values change:
+
+    kubectl logs deployment/evictune | jq -c 'select(.policy == "chat-8b" and .decision_id)'
+    kubectl logs deployment/evictune | grep '"reason": "Reverted"'
+
 ## Completion
 
     eval "$(evictune completion bash)"          # in ~/.bashrc
