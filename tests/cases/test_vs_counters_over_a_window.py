@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from evictune.api.observation import Interval, Unknown, Value
+from evictune.api.observation import Idle, Interval, Unknown, Value
 from evictune.api.reasons import Reason
 
 from tests.support.field_case import NOW, Scene, case_policy, engine_page, play, ttft_page
@@ -36,6 +36,22 @@ def test_a_restart_that_outgrew_the_old_count_is_seen_by_its_neighbours() -> Non
         assert seen.preemptions == Value(1.0)
         assert isinstance(seen.ttft, Interval)
         assert seen.ttft.requests == 400
+
+    play(scenario)
+
+
+def test_a_sum_that_falls_by_a_hair_is_no_restart() -> None:
+    """A duration below zero, from a clock set back, must not count all of the past again."""
+
+    async def scenario(scene: Scene) -> None:
+        for preemptions, queued in ((5000, 800.0), (5030, 799.95)):
+            sums = {"request_queue_time_seconds_sum": queued}
+            counts = {"request_queue_time_seconds_count": 1000.0}
+            scene.page("owl-8b-a", page(preemptions, 9000) + engine_page(**sums, **counts))
+            seen = (await scene.look(after=60)).readings
+        assert seen.preemptions == Value(0.5)
+        assert seen.ttft == Idle()
+        assert seen.queue_time == Idle()
 
     play(scenario)
 

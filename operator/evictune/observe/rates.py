@@ -2,7 +2,8 @@
 
 A counter that fell started anew: its process restarted. One counter that fell means that all of
 its process started from zero, even those that have already outgrown their old value (per-series
-accounting, as in PromQL's increase(), misses these).
+accounting, as in PromQL's increase(), misses these). A sum may fall by a hair without a restart,
+where an engine's clock gave a duration below zero: that is no growth, and no restart of the others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+# A counter at less than this share of what it was started anew.
+_FELL = 0.999
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,13 @@ def increases(
     grown: dict[K, float] = {}
     for scrape in scrapes:
         counters = scrape.counters
-        restarted = {process(k) for k, value in counters.items() if value < last.get(k, value)}
+        restarted = {
+            process(k) for k, value in counters.items() if value < _FELL * last.get(k, value)
+        }
         for key, value in counters.items():
             before = 0.0 if process(key) in restarted else last.get(key, value)
-            grown[key] = grown.get(key, 0.0) + value - before
+            # NaN must stay NaN: it is told, not hidden.
+            more = value - before
+            grown[key] = grown.get(key, 0.0) + (0.0 if more < 0 else more)
             last[key] = value
     return {key: grown[key] for key in scrapes[-1].counters} if scrapes else {}
