@@ -29,6 +29,7 @@ from kubernetes.leaderelection.electionconfig import Config
 from kubernetes.leaderelection.leaderelection import LeaderElection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
+USER_AGENT = "evictune-election"
 # Seconds, client-go's defaults: others take a lease that was not renewed for LEASE_DURATION;
 # its holder stops writing after RENEW_DEADLINE, before they do.
 LEASE_DURATION = 15
@@ -72,7 +73,9 @@ class LeaseCalls:
 
     def __init__(self, configuration: client.Configuration) -> None:
         configuration.retries = False
-        self._api = client.CoordinationV1Api(client.ApiClient(configuration))
+        api_client = client.ApiClient(configuration)
+        api_client.user_agent = USER_AGENT
+        self._api = client.CoordinationV1Api(api_client)
         self._problem = ""
 
     def read_namespaced_lease(self, name: str, namespace: str) -> Any:

@@ -171,12 +171,17 @@ def _cause(error: Exception) -> str:
     return _LIBRARY.sub("", " ".join(str(error).split()))
 
 
+def _line(data: bytes | None) -> str:
+    """The beginning of an answer that is no JSON, in one line."""
+    return " ".join((data or b"")[:200].decode(errors="replace").split())
+
+
 def _decode(status: int, data: bytes | None) -> dict[str, Any]:
     """The JSON object of an answer; an error's Status object becomes ApiError."""
     try:
         answer = json.loads(data or b"{}")
     except ValueError:
-        answer = {"reason": "NotJSON", "message": (data or b"")[:200].decode(errors="replace")}
+        answer = {"reason": "NotJSON", "message": _line(data)}
         status = status if status >= 300 else 0
     if not isinstance(answer, dict):
         raise ApiError(0, "NotJSON", "the API server's answer is not an object")
