@@ -56,7 +56,7 @@ def test_a_tail_that_hovers_about_the_threshold_moves_nothing() -> None:
 
 def test_a_load_that_alternates_does_not_make_the_value_alternate() -> None:
     """Ten minutes of one, ten of the other: the value that was found for the bad one stays."""
-    case = LoopCase()
+    case = LoopCase(behavior={"interval": "1m", "settle": "5m", "cooldown": "10m"})
 
     def alternating(values: KnobValues) -> Load:
         busy = int((case.now - EPOCH) // 600) % 2 == 0
@@ -65,7 +65,7 @@ def test_a_load_that_alternates_does_not_make_the_value_alternate() -> None:
     case.behave = alternating
 
     async def scenario(case: LoopCase) -> None:
-        await case.run(4 * 3600)
+        await case.run(2 * 3600)
         assert case.changes() == 1
         assert "Reverted" not in case.told
         assert len({json.dumps(each["default"]) for each in case.documents()}) == 1
@@ -75,7 +75,7 @@ def test_a_load_that_alternates_does_not_make_the_value_alternate() -> None:
 
 def test_no_value_helps_and_the_tries_become_ever_fewer() -> None:
     """The same miss whatever is set, for two days: few changes, then hardly any."""
-    behavior = {"interval": "5m", "settle": "5m", "cooldown": "10m", "knobTTL": "1h"}
+    behavior = {"interval": "10m", "settle": "10m", "cooldown": "20m", "knobTTL": "2h"}
     case = LoopCase(lambda values: replace(SLOW), behavior=behavior)
 
     async def scenario(case: LoopCase) -> None:
@@ -84,7 +84,7 @@ def test_no_value_helps_and_the_tries_become_ever_fewer() -> None:
             before = case.changes()
             await case.run(86400)
             day.append(case.changes() - before)
-        assert 1 <= day[0] <= 24
+        assert 1 <= day[0] <= 12
         assert day[1] <= day[0]
         assert case.condition("SLOMet")[:2] == ("False", "TargetOutOfReach")
 

@@ -189,8 +189,8 @@ class LoopCase:
             outcome = await self.tick()
             interval = outcome.interval if outcome else 30.0
             pause = min(interval, (outcome and outcome.next_check) or interval)
-            # A fact that is awaited is looked for each second; here it comes within one look.
-            self.now = min(end, self.now + max(pause, 1.0))
+            # The operator would look each second for what it awaits: ten will do.
+            self.now = min(end, self.now + max(pause, 10.0))
 
     # What came of it.
 

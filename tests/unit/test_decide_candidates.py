@@ -99,6 +99,14 @@ def test_a_smaller_value_that_gained_nothing_is_the_end() -> None:
     assert _choose(512, STOCK, _tried(352, 0.6), estimate=0.6) == (512, True)
 
 
+def test_from_stock_lru_what_gained_nothing_is_halved_three_times_at_most() -> None:
+    """A xi above every conversation's length protects nothing, as stock LRU."""
+    assert _choose(None, _tried(512, 0.7)) == (256, False)
+    assert _choose(None, _tried(512, 0.7), _tried(256, 0.7)) == (128, False)
+    fruitless = (_tried(512, 0.7), _tried(256, 0.7), _tried(128, 0.7))
+    assert _choose(None, *fruitless, estimate=0.7) == (None, True)
+
+
 def test_at_the_end_the_best_that_was_measured_is_taken() -> None:
     tried = (_tried(512, 0.6, too_small=True), _tried(1024, 0.39))
     assert _choose(736, STOCK, *tried, overflowing=True) == (1024, True)

@@ -17,6 +17,8 @@ from evictune.api.policy import TokenRange
 from evictune.api.reasons import Reason
 
 RATIO = math.sqrt(2)
+# So many values that fit and gained nothing, each half of the one before, end the search downwards.
+FRUITLESS = 3
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,27 @@ def _larger(search: Search, floor: float, options: list[int]) -> Choice:
 def _smaller(search: Search, ceiling: float, options: list[int]) -> Choice:
     """What is protected fits, and the tail is still too long."""
     gained_nothing = ceiling != search.current
+    if gained_nothing and options and search.current is None:
+        return _halved(search, ceiling, options)
     if gained_nothing or not options:
         return _best(search)
     basis = f"what xi {ceiling:g} protects fits, and it still lets too much go"
     within = [xi for xi in options if search.reach is None or xi * RATIO <= search.reach * 1.01]
     return Choice(within[-1] if within else options[0], basis)
+
+
+def _halved(search: Search, ceiling: float, options: list[int]) -> Choice:
+    """The ceiling gained nothing: it may have protected nothing yet, which half of it does."""
+    fruitless = [
+        xi
+        for xi, record in search.tried.items()
+        if xi is not None and not record.too_small and record.reason is not Reason.ABANDONED
+    ]
+    if len(fruitless) >= FRUITLESS:
+        return _best(search)
+    half = [xi for xi in options if xi <= ceiling / 2]
+    basis = f"xi {ceiling:g} protects too little to make a difference"
+    return Choice(half[-1] if half else options[0], basis)
 
 
 def _best(search: Search) -> Choice:
