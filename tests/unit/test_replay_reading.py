@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
 import lzma
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from evictune_policies.replay.traces import files
 from evictune_policies.replay.traces.assemble import REPAIRS
 from evictune_policies.replay.traces.reading import FORMATS, TraceError, detected, read_trace
 
@@ -67,9 +73,80 @@ def test_a_packed_session_that_is_cut_off_is_of_no_use(tmp_path: Path) -> None:
         read_trace(path, "kv-cache-tester")
 
 
+@pytest.mark.parametrize("cut", [3, 12])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress], ids=["gzip", "xz"])
+def test_a_packed_file_that_is_cut_off_before_its_first_line(
+    tmp_path: Path, pack: Callable[[bytes], bytes], cut: int
+) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(pack(TEXTS["mooncake"].encode())[:cut])
+    with pytest.raises(TraceError, match="trace: is "):
+        read_trace(path)
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
 @pytest.mark.parametrize(
-    "text", ["", "\n \n", "hello\n", "{}", "5\n", '{"a": "requests"}', "a,b\n"]
+    "text",
+    [
+        DEEP,
+        f'[{{"conversations": {DEEP}}}]',
+        f'{{"requests": [], "block_size": 1, "more": {DEEP}}}',
+        f'{{"timestamp": 0, "input_length": 1, "hash_ids": [], "more": {DEEP}}}\n',
+        f'{{"schema": "evictune.io/trace/v1", "block_tokens": {DEEP}}}\n',
+        f"{TEXTS['mooncake']}{DEEP}\n",
+    ],
+    ids=["auto", "conversations", "kv-cache-tester", "mooncake", "native", "a later line"],
 )
+def test_what_is_nested_too_deep_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    for name in ("auto", *FORMATS):
+        with pytest.raises(TraceError) as refusal:
+            read_trace(path, name)
+        assert len(str(refusal.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["auto", *FORMATS])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match="pipe: is no regular file; write what comes out of it"):
+        read_trace(tmp_path / "pipe", name)
+
+
+def test_a_log_of_another_version_is_refused_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text('{"schema": "evictune.io/trace/v9", "block_tokens": 16}\n')
+    with pytest.raises(TraceError, match=r"schema: .*v9. is not evictune"):
+        read_trace(path)
+
+
+def test_what_cannot_be_read_is_not_taken_for_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(TEXTS["mooncake"])
+
+    def broken(_: Path) -> io.BufferedIOBase:
+        stream = io.BytesIO(TEXTS["mooncake"].encode())
+        stream.readline = Mock(side_effect=OSError(errno.EIO, "Input/output error"))  # type: ignore[method-assign]
+        return stream
+
+    monkeypatch.setattr(files, "opened", broken)
+    with pytest.raises(TraceError, match="trace: Input/output error; give a file that can be read"):
+        read_trace(path, "mooncake")
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace"
+    path.write_text(text)
+    with pytest.raises(TraceError, match="trace: is empty; give a trace with at least one request"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("text", ["hello\n", "{}", "5\n", '{"a": "requests"}', "a,b\n"])
 def test_what_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace"
     path.write_text(text)
@@ -97,6 +174,26 @@ def test_what_cannot_be_read(tmp_path: Path, name: str, format_name: str, says: 
     (tmp_path / "trace").write_text(TEXTS["mooncake"])
     with pytest.raises(TraceError, match=says):
         read_trace(tmp_path / name, format_name)
+
+
+@pytest.mark.parametrize("milliseconds", ["1e300", "-1e300", "4.6e15"])
+def test_a_time_that_no_request_log_could_hold_is_refused(
+    tmp_path: Path, milliseconds: str
+) -> None:
+    path = tmp_path / "trace"
+    path.write_text(f'{{"timestamp": {milliseconds}, "input_length": 1, "hash_ids": []}}\n')
+    with pytest.raises(TraceError, match=r"trace, line 1: arrival: .* is not a time in seconds of"):
+        read_trace(path)
+
+
+def test_names_in_a_trace_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    header = {"schema": "evictune.io/trace/v1", "block_tokens": 4, "name": "a\x1b[31m\nb"}
+    admit = ["admit", 0, 0, 4, "", -1, 0, "t\x07\u00e9"]
+    path.write_text(f"{json.dumps(header)}\n{json.dumps(admit)}\n")
+    trace = read_trace(path)
+    assert trace.name == r"a\x1b[31m\nb"
+    assert trace.tenants == ("t\\x07\u00e9",)
 
 
 def test_every_repair_is_explained() -> None:

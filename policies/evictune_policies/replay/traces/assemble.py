@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evictune_policies.algorithms.pool import NONE
-from evictune_policies.replay.traces.files import refuse
+from evictune_policies.replay.traces.files import MAX_INTEGER, printable, refuse
 from evictune_policies.replay.traces.intern import (
     Int32,
     Int64,
@@ -26,6 +26,9 @@ from evictune_policies.replay.traces.intern import (
     worth,
 )
 from evictune_policies.replay.traces.trace import Trace
+
+MAX_SECONDS = MAX_INTEGER / 2 / 1e6
+"""Of a time, either side of 0, and of a think time: 142 years. A request log has microseconds."""
 
 REPAIRS = {
     "unsorted": "records that came later than their time says: put in order of arrival",
@@ -88,17 +91,11 @@ class Records:
 
         arrival: in seconds. ids: of its blocks in order, of the prompt or, ids_of_output, of all.
         known_tokens: how many tokens these cover, if the source says so.
-        Raises TraceError for a time that is not a number, or an id beyond 64 bits.
+        Raises TraceError for a time that is none, or an id beyond 64 bits.
         """
-        if not math.isfinite(arrival):
-            raise refuse(
-                self.path,
-                "is not a time",
-                "correct it or take it out",
-                line=line,
-                field="arrival",
-                value=arrival,
-            )
+        self._check_time("arrival", arrival, line)
+        if previous != NONE and not math.isnan(think):
+            self._check_time("think time", think, line)
         if prompt_tokens <= 0:
             self.repairs["empty prompt"] += 1
             return NONE
@@ -124,6 +121,17 @@ class Records:
         self.think.append(think if previous != NONE else math.nan)
         self.tenant.append(self.tenants.setdefault(tenant, len(self.tenants)))
         return len(self.arrival) - 1
+
+    def _check_time(self, field: str, seconds: float, line: int | None) -> None:
+        if not abs(seconds) <= MAX_SECONDS:  # also what is not a number
+            raise refuse(
+                self.path,
+                f"is not a time in seconds of at most {MAX_SECONDS:,.0f}",
+                "correct it or take it out",
+                line=line,
+                field=field,
+                value=seconds,
+            )
 
 
 def sixty_four_bits(path: Path, ids: Sequence[int] | UInt64, line: int | None = None) -> UInt64:
@@ -174,7 +182,7 @@ def assemble(
     final = np.ones(len(order), np.bool_)
     final[previous[previous != NONE]] = False
     return Trace(
-        name=name,
+        name=printable(name),
         block_tokens=records.block_tokens,
         arrival=arrival - arrival[0],
         prompt_tokens=np.array(records.prompt_tokens, np.int64)[order],
@@ -187,7 +195,7 @@ def assemble(
         previous=previous,
         think=np.where(previous == NONE, np.nan, think),
         tenant=np.array(records.tenant, np.int32)[order],
-        tenants=tuple(records.tenants),
+        tenants=tuple(map(printable, records.tenants)),
         final=final,
         repairs={rule: count for rule, count in records.repairs.items() if count},
     )

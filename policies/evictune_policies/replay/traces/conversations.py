@@ -25,7 +25,7 @@ import numpy as np
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.traces.assemble import Records, assemble
 from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.traces.files import Integer, invalid, refuse, whole
+from evictune_policies.replay.traces.files import Integer, decoded, invalid, refuse, whole
 from evictune_policies.replay.traces.intern import UInt64
 from evictune_policies.replay.traces.trace import Trace
 
@@ -60,7 +60,7 @@ def read(path: Path, assumptions: Assumptions = DEFAULTS) -> Trace:
     """Read conversations. Raises TraceError."""
     text = whole(path)
     try:
-        conversations = msgspec.json.decode(text, type=list[Conversation])
+        conversations = decoded(msgspec.json.Decoder(list[Conversation]), text)
     except msgspec.DecodeError as error:
         raise invalid(path, text, error) from None
     records = Records(path, assumptions.block_tokens, ids_chained=False, identified=True)

@@ -17,9 +17,12 @@ from typing import Annotated, TypeVar
 import msgspec
 
 T = TypeVar("T")
+U = TypeVar("U")
 MAX_INTEGER = 2**53  # far beyond any length, and sums of such still fit into 64 bits
 Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 
+CUT_OFF = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+"""What unpacking raises where a packed file was cut off or damaged."""
 _GZIP, _XZ, _BYTE_ORDER_MARK = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\xef\xbb\xbf"
 
 
@@ -43,6 +46,11 @@ def refuse(
     return TraceError(f"{where}: {what}{shown}{problem}; {remedy}")
 
 
+def printable(text: str) -> str:
+    """A name that can be shown: what would break a line, or steer a terminal, is escaped."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -51,8 +59,11 @@ def _shortened(value: object) -> str:
 def opened(path: Path) -> io.BufferedIOBase:
     """The file's bytes, unpacked if it is gzip or xz, whatever its name.
 
-    Raises TraceError if it cannot be opened.
+    Raises TraceError if it cannot be opened. A trace is read more than once, first to find out its
+    format, which a pipe does not allow; and to open one that nobody writes would take forever.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise refuse(path, "is no regular file", "write what comes out of it to a file first")
     try:
         with path.open("rb") as file:
             start = file.read(6)
@@ -60,7 +71,28 @@ def opened(path: Path) -> io.BufferedIOBase:
             return gzip.open(path)
         return lzma.open(path) if start.startswith(_XZ) else path.open("rb")
     except OSError as error:
-        raise refuse(path, error.strerror or str(error), "give a file that can be read") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> TraceError:
+    return refuse(path, error.strerror or str(error), "give a file that can be read")
+
+
+def beginning(path: Path, size: int) -> bytes:
+    """At most the first `size` bytes; of a packed file that was cut off, what can be unpacked.
+
+    Raises TraceError.
+    """
+    start = b""
+    with opened(path) as file:
+        try:
+            while len(start) < size and (more := file.read1(size - len(start))):
+                start += more
+        except CUT_OFF:
+            pass  # `lines` and `whole` say so
+        except OSError as error:
+            raise _unreadable(path, error) from None
+    return start
 
 
 def whole(path: Path) -> bytes:
@@ -68,8 +100,10 @@ def whole(path: Path) -> bytes:
     with opened(path) as file:
         try:
             return file.read().removeprefix(_BYTE_ORDER_MARK)
-        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        except CUT_OFF as error:
             raise refuse(path, f"cannot be unpacked ({error})", "copy the file again") from None
+        except OSError as error:
+            raise _unreadable(path, error) from None
 
 
 def lines(path: Path, repairs: Counter[str]) -> Iterator[tuple[int, bytes, bool]]:
@@ -83,9 +117,11 @@ def lines(path: Path, repairs: Counter[str]) -> Iterator[tuple[int, bytes, bool]
         while True:
             try:
                 line = file.readline()
-            except (EOFError, zlib.error, lzma.LZMAError, OSError):
+            except CUT_OFF:
                 repairs["truncated"] += 1
                 return
+            except OSError as error:
+                raise _unreadable(path, error) from None
             if not line:
                 return
             number += 1
@@ -105,11 +141,20 @@ def records(
     """
     for number, line, complete in islice(lines(path, repairs), skip, None):
         try:
-            yield number, decoder.decode(line)
+            yield number, decoded(decoder, line)
         except msgspec.DecodeError as error:
             if complete or isinstance(error, msgspec.ValidationError):
                 raise invalid(path, line, error, number) from None
             repairs["truncated"] += 1
+
+
+def decoded(decoder: msgspec.json.Decoder[U], text: bytes) -> U:
+    """The value that JSON text stands for. Raises msgspec.DecodeError, also for what is nested too
+    deep to be read."""
+    try:
+        return decoder.decode(text)
+    except RecursionError:
+        raise msgspec.ValidationError("nested too deep") from None
 
 
 def invalid(
@@ -132,7 +177,7 @@ def _at(text: bytes, place: str) -> object:
     """What stands at a place such as `.input_length`; UNSET if that does not name one value."""
     try:
         value = json.loads(text)  # more lenient than msgspec: it reads what that refused
-    except ValueError:
+    except (ValueError, RecursionError):
         return msgspec.UNSET
     steps = re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place)
     try:

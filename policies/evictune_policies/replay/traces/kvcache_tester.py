@@ -29,7 +29,7 @@ import numpy as np
 from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.traces.assemble import Records, assemble, sixty_four_bits
 from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.traces.files import Integer, invalid, refuse, whole
+from evictune_policies.replay.traces.files import Integer, decoded, invalid, refuse, whole
 from evictune_policies.replay.traces.intern import UInt64, mixed
 from evictune_policies.replay.traces.trace import Trace
 
@@ -107,7 +107,7 @@ def session_files(directory: Path) -> list[Path]:
 def _decoded(file: Path) -> Session:
     text = whole(file)
     try:
-        return msgspec.json.decode(text, type=Session)
+        return decoded(msgspec.json.Decoder(Session), text)
     except msgspec.DecodeError as error:
         raise invalid(file, text, error) from None
 

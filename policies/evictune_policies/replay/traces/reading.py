@@ -10,7 +10,7 @@ import msgspec
 
 from evictune_policies.replay.traces import conversations, kvcache_tester, lengths, mooncake, native
 from evictune_policies.replay.traces.assumptions import DEFAULTS, Assumptions
-from evictune_policies.replay.traces.files import TraceError, lines, opened, refuse
+from evictune_policies.replay.traces.files import TraceError, beginning, decoded, lines, refuse
 from evictune_policies.replay.traces.trace import Trace
 
 __all__ = ["FORMATS", "TraceError", "detected", "read_trace"]
@@ -59,17 +59,19 @@ def detected(path: Path) -> str:
     if path.is_dir():
         return "kv-cache-tester"
     first = next((line for _, line, _ in lines(path, Counter())), b"")
+    if not first:
+        raise refuse(path, "is empty", "give a trace with at least one request")
     try:
-        record = msgspec.json.decode(first)
-    except (msgspec.DecodeError, RecursionError):
+        record = decoded(msgspec.json.Decoder(), first)
+    except msgspec.DecodeError:
         record = None
     if isinstance(record, dict):
-        if record.get("schema") == native.SCHEMA:
+        # Another version of it is refused by the one who knows which there are.
+        if str(record.get("schema")).startswith(native.SCHEMA.rpartition("/")[0]):
             return "native"
         if "hash_ids" in record and "requests" not in record:
             return "mooncake"
-    with opened(path) as file:
-        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    start = beginning(path, 4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"{") and re.search(rb'"(requests|hash_id_scope)"\s*:', start):
         return "kv-cache-tester"
     if start.startswith(b"["):
