@@ -8,6 +8,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from evictune_policies.replay.traces.replacing import replacing
+
 
 @dataclass(frozen=True)
 class Section:
@@ -36,7 +38,7 @@ class Page:
 
 
 def write(page: Page, path: Path) -> None:
-    """Write the page. Raises OSError where that cannot be done."""
+    """Write the page, all of it or nothing. Raises OSError where that cannot be done."""
     environment = Environment(
         loader=PackageLoader("evictune_policies", "replay/console"),
         autoescape=True,
@@ -45,4 +47,5 @@ def write(page: Page, path: Path) -> None:
         lstrip_blocks=True,
     )
     text = environment.get_template("report.html.j2").render(page=page)
-    path.write_text(text, encoding="utf-8")
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from evictune_policies.algorithms.pool import NONE
 from evictune_policies.replay.traces.assemble import Records, assemble
 from evictune_policies.replay.traces.files import refuse
 from evictune_policies.replay.traces.intern import UInt64, mixed
+from evictune_policies.replay.traces.replacing import replacing
 from evictune_policies.replay.traces.request_log import (
     SCHEMA,
     Abort,
@@ -159,12 +160,14 @@ def convert(trace: Trace, path: Path) -> None:
     """Write a trace as a request log; gzip if the name ends in .gz.
 
     What comes back from `read` is the same trace, with times to the microsecond and its contents in
-    order of first appearance. Raises TraceError if the file cannot be written.
+    order of first appearance. The file is there once all is written. Raises TraceError or OSError
+    if it cannot be written.
     """
     hashes = mixed(np.arange(trace.distinct, dtype=np.uint64)).astype(">u8")
     holder = np.full(trace.distinct, NONE, np.int64)  # the latest request with that content
     header = Header(name=trace.name, block_tokens=trace.block_tokens, turns=True)
-    with Writer(path, header) as writer:
+    packed = path.suffix == ".gz"
+    with replacing(path) as part, Writer(part, header, packed=packed) as writer:
         for request in range(trace.requests):
             chain = trace.contents[trace.starts[request] : trace.starts[request + 1]]
             prompt = int(trace.prompt_tokens[request])

@@ -15,7 +15,14 @@ from typing import IO, cast
 
 import msgspec
 
-from evictune_policies.replay.traces.files import Integer, invalid, lines, records, refuse
+from evictune_policies.replay.traces.files import (
+    Integer,
+    decoded,
+    invalid,
+    lines,
+    records,
+    refuse,
+)
 
 SCHEMA = "evictune.io/trace/v1"
 
@@ -141,7 +148,7 @@ class Log:
         self.repairs = Counter[str]() if repairs is None else repairs
         text = next((line for _, line, _ in lines(path, Counter())), b"")
         try:
-            self.header = msgspec.json.decode(text, type=Header)
+            self.header = decoded(msgspec.json.Decoder(Header), text)
         except msgspec.DecodeError as error:
             raise invalid(path, text, error, 1) from None
         header = self.header
@@ -162,10 +169,10 @@ class Log:
 
 
 class Writer:
-    """Writes a log; gzip if the file's name ends in .gz. A context manager."""
+    """Writes a log; by default with gzip if the file's name ends in .gz. A context manager."""
 
-    def __init__(self, path: Path, header: Header) -> None:
-        """Write the header. Raises TraceError if the file cannot be written."""
+    def __init__(self, path: Path, header: Header, *, packed: bool | None = None) -> None:
+        """Write the header. packed: with gzip. Raises TraceError if the file cannot be written."""
         self._encoder = msgspec.json.Encoder()
         self._file: IO[bytes]
         try:
@@ -173,7 +180,9 @@ class Writer:
         except OSError as error:
             raise refuse(path, error.strerror or str(error), "give another file") from None
         self._packed = None
-        if path.suffix == ".gz":  # neither name nor time: the same log gives the same bytes
+        if packed is None:
+            packed = path.suffix == ".gz"
+        if packed:  # neither name nor time: the same log gives the same bytes
             self._packed = gzip.GzipFile("", "wb", fileobj=self._file, mtime=0)
         header.schema = SCHEMA
         self._line(header)
