@@ -12,6 +12,8 @@ from evictune_policies.algorithms.catalog import Cost
 from evictune_policies.replay.yardsticks import quantile
 
 Int64 = NDArray[np.int64]
+MAX_TOKENS = 2**53
+"""More than any request has: a target beyond it is met by all of them."""
 Float64 = NDArray[np.float64]
 
 
@@ -45,7 +47,7 @@ class Goal:
         else:
             root = math.sqrt(linear * linear + 2 * quadratic * self.slo_seconds)
             tokens = 2 * self.slo_seconds / (linear + root)
-        return math.floor(tokens * (1 + 1e-12))
+        return math.floor(min(tokens * (1 + 1e-12), MAX_TOKENS))
 
     def allowed(self, requests: int) -> int:
         """How many of this many requests may be late (quantiles are by nearest rank)."""

@@ -14,6 +14,10 @@ from evictune_policies.algorithms.catalog import POLICIES, Cost
 MAX_TOKENS = 10_000_000
 """Of xi and q_hat: what the engine plugin takes."""
 MAX_BLOCKS = 100_000_000
+MAX_SECONDS = 1e9
+"""Of a duration: 31 years."""
+LEAST_COST, MOST_COST = 1e-15, 1e3
+"""Of a token's prefill, in seconds: from far below any hardware's to far above it."""
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
 
@@ -71,6 +75,11 @@ def positive(example: str) -> Callable[[str], float]:
         value = _number(text, f"such as {example}")
         if value <= 0:
             _refuse(f"{text} is not above 0: write a number such as {example}")
+        if not 1 / MAX_SECONDS <= value <= MAX_SECONDS:
+            _refuse(
+                f"{text} is out of range: write {1 / MAX_SECONDS:g} to {MAX_SECONDS:g}, "
+                f"such as {example}"
+            )
         return value
 
     return parse
@@ -103,6 +112,8 @@ def duration(text: str) -> float:
     seconds = float(match[1]) * _UNITS[match[2]]
     if seconds <= 0:
         _refuse(f"{text!r} is no time at all: write a duration above zero, such as 800ms")
+    if seconds > MAX_SECONDS:
+        _refuse(f"{text!r} is out of range: write at most {MAX_SECONDS:.0f}s, such as 800ms")
     return seconds
 
 
@@ -122,6 +133,8 @@ def prefill_cost(text: str) -> Cost:
         _refuse(f"{text!r} has {len(parts)} numbers: write {example}")
     if min(parts) < 0 or max(parts) <= 0:
         _refuse(f"{text!r}: neither may be negative, and one has to be above 0: write {example}")
+    if any(part and not LEAST_COST <= part <= MOST_COST for part in parts):
+        _refuse(f"{text!r} is out of range, {LEAST_COST:g} to {MOST_COST:g}: write {example}")
     return Cost(*parts)
 
 
