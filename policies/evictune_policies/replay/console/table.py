@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 LEFT, RIGHT = str.ljust, str.rjust
+WIDTH = 112
+"""Characters that a line of a table may have, as long as its columns allow it."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -13,6 +15,30 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     lines = [_line(header, widths, left), "  ".join("-" * width for width in widths)]
     lines += [_line(row, widths, left) for row in rows]
     return "\n".join(lines)
+
+
+def folded(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, keep: int, step: int = 1
+) -> str:
+    """A table no wider than WIDTH: columns that do not fit follow below, in tables of their own.
+
+    keep: columns that each of these begins with. step: how many columns belong together.
+    """
+    parts, taken = [], list(range(keep))
+    for begin in range(keep, len(header), step):
+        group = list(range(begin, min(begin + step, len(header))))
+        if len(taken) > keep and _width(header, rows, [*taken, *group]) > WIDTH:
+            parts.append(taken)
+            taken = list(range(keep))
+        taken += group
+    return "\n\n".join(
+        table([header[i] for i in part], [[row[i] for i in part] for row in rows], left)
+        for part in [*parts, taken]
+    )
+
+
+def _width(header: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
+    return sum(2 + max(len(row[i]) for row in (header, *rows)) for i in columns) - 2
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], left: int) -> str:

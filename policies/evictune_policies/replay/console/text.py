@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from statistics import median
 
 from evictune_policies.replay import yardsticks
 from evictune_policies.replay.console.record import QUANTILES
-from evictune_policies.replay.console.table import count, duration, share, table
+from evictune_policies.replay.console.table import count, duration, folded, share, table
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.knobs import Knobs
 from evictune_policies.replay.simulation.result import Int64, Result
 from evictune_policies.replay.traces.trace import Trace
 
 STOCK, TAIL_BOUND = "prefix-lru", "tail-belady"
+
+NAMES, TAIL = 3, 3
+"""Columns that say which replay a line is of, and columns for each xi."""
+MANY = 8
+"""Tenants that are too many to be named in a terminal."""
+TEL = (
+    "requests above so many uncached tokens, what lies above, summed (TEL), and the part saved of "
+    "the TEL\nbetween prefix-lru and tail-belady, where both are replayed"
+)
+AGES = "how long blocks had been left alone, at most, when they were found and when evicted"
 
 FIDELITY = {
     "order": "one request at a time; what overlapping requests do to each other is left out",
@@ -59,17 +70,31 @@ def fidelity(result: Result) -> str:
 
 
 def _comparison(trace: Trace, group: Sequence[Result], xis: Sequence[int]) -> str:
-    tables = [table(columns(xis), rows(group, xis)), table(*ages(group))]
+    tables = [table(columns(()), rows(group, ()))]
+    if xis:
+        tables.append(f"{TEL}\n{folded(*_tail(group, xis), keep=NAMES, step=TAIL)}")
+    tables.append(f"{AGES}\n{table(*ages(group))}")
     header, shares = tenants(trace, group)
+    if len(trace.tenants) > MANY:
+        header, shares = _tenants_summed_up(trace, group)
     if shares:
-        tables.append(f"cached, of each tenant's prompt tokens\n{table(header, shares)}")
+        title = "cached, of each tenant's prompt tokens"
+        tables.append(f"{title}\n{folded(header, shares, keep=NAMES)}")
     return "\n\n".join(tables)
+
+
+def _tail(group: Sequence[Result], xis: Sequence[int]) -> tuple[list[str], list[list[str]]]:
+    """The columns that there are for each xi."""
+    whole, cells = columns(xis), rows(group, xis)
+    end = len(whole) - 1
+    chosen = [*range(NAMES), *range(end - TAIL * len(xis), end)]
+    return [whole[i] for i in chosen], [[row[i] for i in chosen] for row in cells]
 
 
 def ages(group: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """How long blocks had been left alone when they were found, and when they were evicted."""
     header = ["policy", "xi", "q_hat"]
-    header += ["found: half within", "nine in ten", "evicted: half within", "nine in ten"]
+    header += ["found: half", "nine in ten", "evicted: half", "nine in ten"]
     return header, [
         [
             *_named(result),
@@ -100,6 +125,18 @@ def tenants(trace: Trace, group: Sequence[Result]) -> tuple[list[str], list[list
         ]
         for result in group
     ]
+
+
+def _tenants_summed_up(trace: Trace, group: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Where there are too many to name: the one with the least, the middle one, that with most."""
+    header = ["policy", "xi", "q_hat", f"least of {len(trace.tenants)}", "median", "most"]
+    rows = []
+    for result in group:
+        shares = yardsticks.tenant_shares(result, trace.tenant, trace.tenants)
+        ratios = sorted(tenant.cached_ratio for tenant in shares)
+        told = (ratios[0], median(ratios), ratios[-1])
+        rows.append([*_named(result), *map(share, told)])
+    return header, rows
 
 
 def _named(result: Result) -> list[str]:
@@ -140,7 +177,8 @@ def _row(result: Result, group: Sequence[Result], xis: Sequence[int]) -> list[st
 def curve(drawn: Sequence[tuple[Knobs, Curve]], xis: Sequence[int]) -> str:
     """A table for each policy, and its knee."""
     tables = "\n\n".join(
-        f"{knobs}\n\n{table(*points(line, xis), left=0)}\n{knee(line)}" for knobs, line in drawn
+        f"{knobs}\n\n{folded(*points(line, xis), left=0, keep=4, step=2)}\n{knee(line)}"
+        for knobs, line in drawn
     )
     return f"{tables}\n\n{fidelity(drawn[0][1].results[0])}"
 
