@@ -5,16 +5,20 @@ a policy's operations a compiled loop calls is settled by the type of the policy
 loop is compiled.
 
 What was compiled is kept in `${XDG_CACHE_HOME:-~/.cache}/evictune/compiled-DIGEST`. The digest is
-that of all sources that can be compiled in, because numba itself only looks at one file.
+that of all sources that can be compiled in, because numba itself only looks at one file. Where it
+cannot be written (a read-only file system, a user without a home), nothing is kept, and that is
+logged.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import os
 import pkgutil
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -39,7 +43,26 @@ def cache_directory() -> Path:
     return base / "evictune" / f"compiled-{digest.hexdigest()[:12]}"
 
 
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))  # read when numba is imported
+def _can_keep() -> bool:
+    """Whether what is compiled can be kept; if so, numba is told where."""
+    place = "~/.cache"
+    try:
+        place = os.environ.get("NUMBA_CACHE_DIR") or str(cache_directory())
+        Path(place).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            os.environ["NUMBA_CACHE_DIR"] = place
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home
+        logging.getLogger(__name__).warning(
+            "%s: cannot be written (%s), so each run compiles anew; set XDG_CACHE_HOME to a "
+            "directory that can be written",
+            place,
+            getattr(error, "strerror", None) or error,
+        )
+        return False
+    return True
+
+
+KEEP = _can_keep()  # before numba is imported, which reads it
 
 import numba  # noqa: E402
 from numba.extending import overload, register_jitable  # noqa: E402
@@ -59,7 +82,7 @@ def compiled(function: Function, *using: ModuleType, allocates: bool = False) ->
     for module in using:
         _register(module, inline=False)
     _register(sys.modules[function.__module__])
-    dispatcher: Function = numba.njit(cache=True, nogil=True, _nrt=allocates)(function)
+    dispatcher: Function = numba.njit(cache=KEEP, nogil=True, _nrt=allocates)(function)
     return dispatcher
 
 
