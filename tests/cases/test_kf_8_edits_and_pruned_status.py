@@ -1,6 +1,6 @@
 """KF-8: edits that are not seen, and a status that an older definition prunes. Field case 49.
 
-With a real API server and an older definition: tests/integration/test_operator_lifecycle.py.
+With a real API server and an older definition: tests/integration/test_operator_definition.py.
 """
 
 from __future__ import annotations
