@@ -7,10 +7,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/cases.md").read_text("utf-8")
-CASES = (
-    "MN-1 MN-2 MN-4 SI-1 SI-2 SI-5 SI-6 VS-1 VS-3 VS-7 PA-1 PA-3 MF-1 MF-3 MF-4 MF-8 MR-1 MR-4 "
-    "CL-1 CL-4 OW-1 KF-1 KF-2 KF-5 KF-8 PS-1 PS-3 PK-1"
-).split()
+CASES = [
+    "MN-1",
+    "MN-2",
+    "MN-4",
+    "SI-1",
+    "SI-2",
+    "SI-5",
+    "SI-6",
+    "VS-1",
+    "VS-3",
+    "VS-7",
+    "PA-1",
+    "PA-3",
+    "MF-1",
+    "MF-3",
+    "MF-4",
+    "MF-8",
+    "MR-1",
+    "MR-4",
+    "CL-1",
+    "CL-4",
+    "OW-1",
+    "KF-1",
+    "KF-2",
+    "KF-5",
+    "KF-8",
+    "PS-1",
+    "PS-3",
+    "PK-1",
+]
 
 
 def test_each_of_the_28_cases_has_one_line() -> None:

@@ -226,6 +226,19 @@ def test_recommendations_are_told_when_they_change() -> None:
     assert reasons(slower.audit) == [Reason.RECOMMENDED]
 
 
+def test_a_recommendation_says_what_prompts_bring_that_is_new() -> None:
+    """1500 tokens a second for a minute, 30,000 of them computed again, over 400 prompts."""
+    counted = observe(recomputed_tokens=Value(30_000.0))
+    basis = decide(make_policy(mode="Recommend"), Memory(), counted, NOW).memory.recommendation
+    assert basis is not None
+    assert "a prompt brings 150 tokens that were never cached, more than qHat 60" in basis.basis
+    known = observe(recomputed_tokens=Value(80_000.0))
+    for seen in (known, observe()):
+        told = decide(make_policy(mode="Recommend"), Memory(), seen, NOW).memory.recommendation
+        assert told is not None
+        assert "qHat" not in told.basis
+
+
 def test_observe_recommends_nothing() -> None:
     _, decision = _holds(observe(), mode="Observe")
     assert decision.memory.recommendation is None

@@ -80,9 +80,25 @@ def _searched(situation: Situation, knobs: TLRUKnobs) -> Wish | None:
         target=_values(choice, q_hat),
         uncapped=_values(free, q_hat),
         reason=Reason.REUSE_LOST,
-        basis=choice.basis,
+        basis=choice.basis + _growth(situation, q_hat),
         exhausted=choice.exhausted,
     )
+
+
+def _growth(situation: Situation, q_hat: int) -> str:
+    """What prompts bring that had never been cached, where that is more than qHat allows for.
+
+    A mean, and of first prompts too: an upper bound of what a turn adds, not its quantile.
+    """
+    seen, ttft = situation.observation, situation.ttft
+    rate, again = seen.uncached_tokens, seen.recomputed_tokens
+    if ttft is None or not isinstance(rate, Value) or not isinstance(again, Value):
+        return ""
+    computed = rate.value * (ttft.seconds or situation.window)
+    tokens = max(0.0, computed - again.value) / ttft.requests
+    if tokens <= q_hat:
+        return ""
+    return f"; a prompt brings {tokens:.0f} tokens that were never cached, more than qHat {q_hat}"
 
 
 def _values(choice: Choice, q_hat: int) -> KnobValues:
