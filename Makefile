@@ -55,7 +55,7 @@ test-long: $(READY) ## what takes longer than CI allows
 	$(BIN)/python -m pytest tests/long
 
 bench: $(READY) ## what we cost, as ratios to peers, into build/bench.json
-	$(BIN)/python -m tests.perf
+	VLLM_LOGGING_LEVEL=ERROR $(BIN)/python -m tests.perf
 
 lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/ruff check .

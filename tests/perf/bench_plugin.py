@@ -44,7 +44,7 @@ BOUNDS = {
 PAIRS = 6  # of processes: where a pool happens to lie in memory is worth some per cent
 ROUNDS = 30
 SINGLES = 64  # a single get_new_blocks(1) is shorter than reading the clock
-STEPS, STEP_ROUNDS, RUNNING = 20, 6, 64
+STEPS, STEP_ROUNDS, RUNNING = 20, 40, 64
 Times = dict[str, list[float]]
 Prepare = Callable[[KVCacheManager], None]
 

@@ -1,14 +1,12 @@
 """What a replay costs, against libcachesim's LRU on the same block accesses.
 
-    python -m tests.perf.bench_replay --output build/bench-replay.json
-
 The accesses are those of the Mooncake conversation trace in blocks of 16 tokens, each block known
 by a random hash of 64 bits. libcachesim reads them from a memory-mapped file in its own format and
 hashes them in its table; ours numbers the hashes and links the chains first, and that counts. Both
 take turns in one process, by CPU time. libcachesim has the size of table that suits it best here.
 
 As flat LRU takes every access for itself, one comparison gives ours the accesses as requests of one
-block each: there both have to find exactly the same hits. Exits 1 when a bound is exceeded.
+block each: there both have to find exactly the same hits.
 """
 
 from __future__ import annotations
@@ -269,10 +267,10 @@ def measure_start(directory: Path) -> Iterator[dict[str, Any]]:
     yield entry("start, compiled before", "compiling first", compiling, kept, 0.6, "s")
 
 
-def results(accesses: int) -> Iterator[dict[str, Any]]:
+def results() -> Iterator[dict[str, Any]]:
     """Every record."""
     with tempfile.TemporaryDirectory() as directory:
-        stream = Stream(accesses)
+        stream = Stream(ACCESSES)
         peer = Peer(stream.ids, Path(directory) / "accesses.oracleGeneral")
         yield from measure_lru(stream, peer)
         yield from measure_candidates(stream, peer)
