@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -343,6 +344,17 @@ def test_the_pod_is_the_holder_and_outside_a_pod_every_process_is_another(
     assert own_identity() != own_identity()
 
 
+@pytest.fixture
+def _own_logging() -> Iterator[None]:
+    """Puts the process's logging back: a handler left behind would write to a closed stream."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.usefixtures("_own_logging")
 def test_the_library_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("text")
     logging.getLogger("leaderelection").info("leader a has successfully acquired lease")
