@@ -31,6 +31,7 @@ def _beside(target: Path) -> Iterator[Path]:
     _sweep(target)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
+        part.touch()  # so that what cannot be written is told with the name that was given
         yield part
         part.replace(target)
     finally:
