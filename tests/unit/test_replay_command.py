@@ -103,6 +103,14 @@ def test_policies_are_listed_without_the_compiler() -> None:
     assert set(POLICIES) <= listed
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_fault(closed: str) -> None:
+    command = f"{sys.executable} -m evictune_policies.replay"
+    listed = subprocess.run(["sh", "-c", f"{command} policies {closed}"], check=False)
+    refused = subprocess.run(["sh", "-c", f"{command} compare {closed}"], check=False)
+    assert (listed.returncode, refused.returncode) == (0, 2)
+
+
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("compare", "curve", "advise", "convert", "policies"):
         code, out, _ = outcome(capsys, command, "--help")

@@ -63,6 +63,8 @@ def numbers(least: float, example: str) -> Callable[[str], tuple[float, ...]]:
         for value in values:
             if value < least:
                 _refuse(f"{value:g} is less than {least:g}: write {example}")
+            if value > MAX_SECONDS:
+                _refuse(f"{value:g} is more than {MAX_SECONDS:g}: write {example}")
         return tuple(sorted(values))
 
     return parse

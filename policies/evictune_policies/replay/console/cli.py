@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from evictune_policies.algorithms.catalog import POLICIES
 from evictune_policies.replay.console import arguments
@@ -20,6 +21,7 @@ from evictune_policies.replay.console.table import table
 
 def main(given: Sequence[str] | None = None) -> int:
     """The console script. Errors become one line on standard error."""
+    _open_closed_streams()
     try:
         options = _parser().parse_args(given)
         options.command(options)
@@ -39,6 +41,13 @@ def main(given: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _open_closed_streams() -> None:
+    """Where a caller closed them (`>&-`), Python has None; what is said then goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - to the end
 
 
 def _parser() -> arguments.Parser:
@@ -269,11 +278,11 @@ def _policies(_: argparse.Namespace) -> None:
     rows = [
         (
             policy.name,
-            ", ".join(policy.parameters),
+            ", ".join(each.removesuffix("_tokens") for each in policy.parameters),
             "offline" if policy.offline else "online",
             policy.summary.removeprefix("offline: "),
         )
         for policy in POLICIES.values()
     ]
-    print(table(("policy", "depends on", "kind", "what goes first"), rows, left=4))
+    print(table(("policy", "set by", "kind", "what goes first"), rows, left=4))
     print("\nWhere each comes from, and when to choose it: docs/policies.md")
