@@ -78,7 +78,7 @@ def test_what_settles_worse_is_taken_back_once_and_noted() -> None:
         assert left["reason"] == "Reverted"
         assert 1.3 < float(left["ttft"].removesuffix("s")) < 1.5
         begun = case.changes()
-        await case.run(570)
+        await case.run(450)
         assert case.changes() == begun, "within the cooldown"
         assert case.xi is None
 

@@ -46,7 +46,7 @@ def test_a_tail_that_hovers_about_the_threshold_moves_nothing() -> None:
     case.behave = hovering
 
     async def scenario(case: LoopCase) -> None:
-        await case.run(3600)
+        await case.run(1800)
         assert case.changes() == 0
         assert case.regime in (Reason.BORDERLINE, Reason.UNKNOWN)
         assert case.condition("SLOMet")[0] == "Unknown"
@@ -73,19 +73,17 @@ def test_a_load_that_alternates_does_not_make_the_value_alternate() -> None:
     play(scenario, case)
 
 
-def test_no_value_helps_and_the_tries_become_ever_fewer() -> None:
-    """The same miss whatever is set, for two days: few changes, then hardly any."""
+def test_no_value_helps_and_a_day_sees_few_tries() -> None:
+    """The same miss whatever is set. How the tries become ever fewer over weeks:
+    tests/property/test_decide_simulated_fleet.py.
+    """
     behavior = {"interval": "10m", "settle": "10m", "cooldown": "20m", "knobTTL": "2h"}
     case = LoopCase(lambda values: replace(SLOW), behavior=behavior)
 
     async def scenario(case: LoopCase) -> None:
-        day = []
-        for _ in range(2):
-            before = case.changes()
-            await case.run(86400)
-            day.append(case.changes() - before)
-        assert 1 <= day[0] <= 12
-        assert day[1] <= day[0]
+        await case.run(86400)
+        assert 1 <= case.changes() <= 16, "of 72 cooldowns"
         assert case.condition("SLOMet")[:2] == ("False", "TargetOutOfReach")
+        assert case.xi is None
 
     play(scenario, case)

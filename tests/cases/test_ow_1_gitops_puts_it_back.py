@@ -61,7 +61,7 @@ def test_whoever_sets_the_document_is_named_and_not_fought(manager: str) -> None
         _set_by(case, manager)
         theirs = case.api.objects[CONFIG_MAP]
         written = len(case.documents())
-        await case.run(3600)
+        await case.run(1800)
         assert len(case.documents()) == written
         assert case.api.objects[CONFIG_MAP] == theirs
         status, reason, message = case.condition("Ready")
@@ -93,16 +93,16 @@ def test_an_edit_while_a_change_settles_ends_the_change() -> None:
 
 
 def test_what_prunes_the_document_is_fought_three_times_an_hour_at_most() -> None:
-    case = LoopCase()
+    case = LoopCase(behavior={"interval": "1m", "settle": "5m", "cooldown": "10m"})
 
     async def scenario(case: LoopCase) -> None:
         await case.run(1200)
         # T-LRU is gone with the document, and the target missed again: no reason to fight.
         for _ in range(2):
             before = len(case.documents())
-            for _ in range(120):
+            for _ in range(60):
                 case.api.objects.pop(CONFIG_MAP, None)
-                await case.run(30)
+                await case.run(60)
             assert len(case.documents()) - before <= 3
             assert case.condition("PolicyActive")[:2] == ("False", "FightDetected")
 
