@@ -156,7 +156,7 @@ def frozen(stack: Stack) -> bool:
 
 
 def test_recommend_writes_nothing_but_status_and_events(stack: Stack, pace: Pace) -> None:
-    """Proof 1, first half: read from the API server's audit log."""
+    """Proof 1, first half: read from the API server's audit log. The Lease is no policy's."""
     stack.apply_policy(policy(POLICY, "Recommend", pace))
     with BackgroundLoad(stack.engine.url, MIX):
         stack.wait_for("a recommendation", lambda: has_recommendation(stack), pace.patience)
@@ -164,7 +164,7 @@ def test_recommend_writes_nothing_but_status_and_events(stack: Stack, pace: Pace
         stack.wait_for("five ticks more", lambda: stack.ticks(POLICY) >= ticks + 5, 60)
     writes = stack.operator_writes()
     written = {(w["objectRef"]["resource"], w["objectRef"].get("subresource", "")) for w in writes}
-    assert written == {("evictionpolicies", "status"), ("events", "")}
+    assert written == {("evictionpolicies", "status"), ("events", ""), ("leases", "")}
     for write in writes:
         if write["objectRef"]["resource"] == "events":
             involved = write["requestObject"]["involvedObject"]

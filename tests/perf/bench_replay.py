@@ -61,7 +61,12 @@ class Stream:
         hashes = random.integers(0, 2**64, self.trace.distinct, dtype=np.uint64)
         self.ids: NDArray[np.uint64] = hashes[chains.contents]
         lengths = np.diff(chains.starts)
-        self.trace = replace(self.trace, starts=chains.starts, known_tokens=lengths * BLOCK_TOKENS)
+        self.trace = replace(
+            self.trace,
+            starts=chains.starts,
+            contents=chains.contents,
+            known_tokens=lengths * BLOCK_TOKENS,
+        )
         self._begins = chains.starts[:-1][lengths > 0]
         self._index = np.arange(len(self.ids), dtype=np.int32)
         self._index -= np.repeat(chains.starts[:-1], lengths).astype(np.int32)
