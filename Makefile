@@ -8,7 +8,7 @@ READY := .venv/.ready
 # Made first, with progress, so that neither the demonstration nor a test waits for a compiler.
 DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
 TEST_BINARIES := $(DEMO_BINARIES) kubelet helm base-image
-TESTS_FAST := tests/unit tests/property tests/cases
+TESTS_FAST := tests/unit
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-long bench lint format generate constraints clean
@@ -43,12 +43,12 @@ demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster nee
 
 test: ## everything: unit, property, integration, end to end on a real node (root)
 	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
-	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
+	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not quiet" tests/integration
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not quiet" tests/e2e
 	$(BIN)/python -m pytest -m quiet tests/integration tests/e2e
 
-test-fast: $(READY) ## unit and property tests, field cases: under a minute
+test-fast: $(READY) ## unit tests: under a minute
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)
 
 test-long: $(READY) ## what takes longer than CI allows

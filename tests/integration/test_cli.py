@@ -271,7 +271,8 @@ def test_no_cluster_is_told_with_its_address(plugins: Plugins, tmp_path: Path) -
 
 def test_a_terminal_gets_its_width_and_colours(plugins: Plugins, operator: OperatorProcess) -> None:
     """`script` gives the command a terminal."""
-    for width in (80, 120):
+    lines = {}
+    for width in (60, 80, 120):
         told = plugins.run(
             "script",
             "-qec",
@@ -281,8 +282,10 @@ def test_a_terminal_gets_its_width_and_colours(plugins: Plugins, operator: Opera
             NO_COLOR="",
         ).stdout
         assert "\x1b[" in told
-        plain = _without_colour(told).splitlines()
-        assert width - 25 < max(map(len, plain)) <= width
+        lines[width] = _without_colour(told).splitlines()
+    for width in (80, 120):
+        assert max(map(len, lines[width])) <= width
+    assert len(lines[60]) > len(lines[120])
     command = f"NO_COLOR=1 evictune explain {NAMESPACE}/{CHAT}"
     assert "\x1b[" not in plugins.run("script", "-qec", command, "/dev/null").stdout
 
