@@ -43,7 +43,7 @@ class DefinitionCheck:
             self._asked = now
         try:
             self._ask(body["metadata"])
-        except BaseException:
+        except BaseException:  # whatever ended it, the definition was not found good
             with self._lock:
                 self._asked = None
             raise

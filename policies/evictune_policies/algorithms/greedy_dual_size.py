@@ -25,10 +25,10 @@ from evictune_policies.algorithms.leaves import (
     new_leaves,
     rank,
     release,
-    take,
+    take_by_age,
 )
 from evictune_policies.algorithms.operations import IMPLEMENTATIONS, Operations, Visit, never
-from evictune_policies.algorithms.pool import NONE, Pool
+from evictune_policies.algorithms.pool import Pool
 from evictune_policies.algorithms.prefill import Prefill, block_seconds
 
 
@@ -64,10 +64,7 @@ def free(state: GreedyDualSize, pool: Pool, block: int, visit: Visit) -> None:
 
 def victim(state: GreedyDualSize, pool: Pool) -> int:
     """The leaf with the smallest H."""
-    block = take(state.leaves, pool)
-    if block != NONE:
-        state.clock[0] = max(state.clock[0], state.leaves.heap.primary[block])
-    return block
+    return take_by_age(state.leaves, pool, state.clock)
 
 
 IMPLEMENTATIONS[GreedyDualSize] = Operations(start, hit, free, victim, never)

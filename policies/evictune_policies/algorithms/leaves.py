@@ -81,6 +81,14 @@ def take(leaves: Leaves, pool: Pool) -> int:
     return block
 
 
+def take_by_age(leaves: Leaves, pool: Pool, clock: NDArray[np.float64]) -> int:
+    """As `take`, and the clock that GreedyDual adds to every new key rises to the one that went."""
+    block = take(leaves, pool)
+    if block != NONE:
+        clock[0] = max(clock[0], leaves.heap.primary[block])
+    return block
+
+
 def _offer(leaves: Leaves, pool: Pool, block: int) -> None:
     """A block has become a leaf: it is a candidate unless somebody holds it."""
     if pool.references[block] == 0 and not contains(leaves.heap, block):

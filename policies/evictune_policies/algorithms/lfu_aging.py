@@ -25,10 +25,10 @@ from evictune_policies.algorithms.leaves import (
     new_leaves,
     rank,
     release,
-    take,
+    take_by_age,
 )
 from evictune_policies.algorithms.operations import IMPLEMENTATIONS, Operations, Visit, never
-from evictune_policies.algorithms.pool import NONE, Int32, Pool
+from evictune_policies.algorithms.pool import Int32, Pool
 
 
 class LFUAging(NamedTuple):
@@ -66,10 +66,7 @@ def free(state: LFUAging, pool: Pool, block: int, visit: Visit) -> None:
 
 def victim(state: LFUAging, pool: Pool) -> int:
     """The leaf with the smallest K."""
-    block = take(state.leaves, pool)
-    if block != NONE:
-        state.clock[0] = max(state.clock[0], state.leaves.heap.primary[block])
-    return block
+    return take_by_age(state.leaves, pool, state.clock)
 
 
 IMPLEMENTATIONS[LFUAging] = Operations(start, hit, free, victim, never)
