@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import matplotlib as mpl
+from evictune_policies.replay.console.plots import PLAIN, TARGET
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,7 +17,7 @@ from demo.summary import Summary
 
 WINDOW = 100
 """Requests over which the moving percentiles are taken."""
-STOCK, LOOP, INK, TARGET = "#b8621b", "#1f5fa8", "#3c4043", "#8a1c3b"
+STOCK, LOOP = "#b8621b", "#1f5fa8"
 STYLES = (("p50", ":", 1.2), ("p95", "--", 1.3), ("p99", "-", 1.9))
 TTFT_FIGURES: dict[str, Callable[[Numbers], float]] = {
     "p50": lambda figures: figures.ttft_p50 * 1000,
@@ -29,24 +29,11 @@ UNCACHED_FIGURES: dict[str, Callable[[Numbers], float]] = {
     "p95": lambda figures: figures.uncached_p95,
     "p99": lambda figures: figures.uncached_p99,
 }
-RC: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "evictune",
-    "axes.edgecolor": "#9aa0a6",
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
 def figure_svg(summary: Summary) -> str:
     """The whole figure as an <svg> element."""
-    with mpl.rc_context(RC):
+    with mpl.rc_context(PLAIN):
         figure = Figure(figsize=(11, 11.5), layout="constrained")
         axes = figure.subplots(4, 1, sharex=True, height_ratios=(3, 3, 2, 2))
         _percentiles(axes[0], summary, TTFT_FIGURES, "time to first token, ms")

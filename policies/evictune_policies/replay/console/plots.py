@@ -25,7 +25,7 @@ FIXED = {  # what is in most figures looks the same in all of them
 }
 COLOURS = ("#2e7d32", "#7b3fa0", "#c2185b", "#00838f", "#9e7c00", "#5d4037", "#455a64", "#e53935")
 DASHES = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
-RC: dict[Any, Any] = {
+PLAIN: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "svg.fonttype": "none",
@@ -37,10 +37,9 @@ RC: dict[Any, Any] = {
     "ytick.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e8eaed",
-    "axes.axisbelow": True,
 }
+"""Matplotlib's settings for every figure of the project."""
+RC = {**PLAIN, "axes.grid": True, "grid.color": "#e8eaed", "axes.axisbelow": True}
 
 
 @dataclass(frozen=True)
