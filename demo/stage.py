@@ -72,7 +72,7 @@ class Stage:
         """The namespace and the CRD."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.cluster.kubectl("apply", "-f", "-", input=_evictune("crd"))
-        self.cluster.kubectl("wait", "--for=condition=Established", "crd", f"{PLURAL}.{GROUP}")
+        self.cluster.await_definition(f"{PLURAL}.{GROUP}")
         self._wait(self._has_service_account, 60, "the namespace has no service account")
 
     def apply(self, manifest: manifests.Manifest) -> None:

@@ -146,12 +146,31 @@ class ControlPlane:
             raise KubectlError(f"{said}: {result.stderr.strip()}")
         return result.stdout
 
+    def await_definition(self, name: str, timeout: float = 60.0) -> None:
+        """Wait until the API server serves a CustomResourceDefinition.
+
+        `kubectl wait` fails on one so new that its status has no list of conditions yet.
+        """
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+
+        def established() -> bool:
+            try:
+                status = json.loads(self.get(path)).get("status") or {}
+            except urllib.error.HTTPError as error:
+                if error.code != 404:
+                    raise
+                return False
+            found = {c["type"]: c["status"] for c in status.get("conditions") or ()}
+            return found.get("Established") == "True"
+
+        wait_until(established, self.programs.values(), f"{name} is not established", timeout)
+
     def audit_events(self) -> list[dict[str, Any]]:
         """What the audit log holds now, oldest first: `audit.k8s.io/v1` Events.
 
-        Each has `verb`, `user.username`, `objectRef` (`resource`, `subresource`, `namespace`,
-        `name`) and `responseStatus.code`; writes of evictune.io, of pods, ConfigMaps, Events and
-        workloads also have `requestObject`.
+        Each has `verb`, `user.username` (where the caller was known), `objectRef` (`resource`,
+        `subresource`, `namespace`, `name`) and `responseStatus.code`; writes of evictune.io, of
+        pods, ConfigMaps, Events and workloads also have `requestObject`.
         """
         text = self.audit_log.read_text()
         # The last line may be half written at this moment.

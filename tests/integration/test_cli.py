@@ -70,8 +70,10 @@ class Plugins:
             program = directory / name
             program.write_text(f"#!{sys.executable}\nimport sys\n{line}\nsys.exit(main())\n")
             program.chmod(0o755)
+        # Where COLUMNS is set, it goes before what the terminal says of itself.
+        inherited = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
         self.environment = {
-            **os.environ,
+            **inherited,
             "PATH": f"{directory}:{os.environ['PATH']}",
             "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "operator"),
             "KUBECONFIG": str(cluster.kubeconfig),

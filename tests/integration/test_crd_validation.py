@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from evictune.api.crd import crd
 from evictune.api.decision import Memory
 from evictune.api.parse import parse_policy
 from evictune.api.status import memory_from_status, status_of
 from evictune.decide import decide
 
 from localcluster.controlplane import ControlPlane, KubectlError
+from tests.support.operator_scene import install_crd
 from tests.support.situations import NOW, observe
 
 NAMESPACE = "crd-validation"
@@ -63,8 +63,7 @@ def kubectl(
 ) -> Iterator[Kubectl]:
     """The definition installed, and the good policy applied."""
     kubectl = Kubectl(control_plane, tmp_path_factory.mktemp("crd"))
-    kubectl.apply(crd())
-    kubectl.run("wait", "--for=condition=Established", "crd/evictionpolicies.evictune.io")
+    install_crd(control_plane)
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     kubectl.apply(POLICY)
     yield kubectl

@@ -53,7 +53,7 @@ def test_uninstalled_with_policies_present_everything_goes(
             FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
             Release(control_plane, tmp_path, values) as release,
         ):
-            control_plane.kubectl("wait", "--for=condition=Established", DEFINITION)
+            control_plane.await_definition("evictionpolicies.evictune.io")
             wait_exactly(COLLECTOR_SYNC)
             scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "1h"}))
             with release.operator():

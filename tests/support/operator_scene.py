@@ -24,8 +24,7 @@ def install_crd(cluster: ControlPlane) -> None:
     """Apply the definition, and wait until the API server serves it."""
     definition = yaml.safe_dump(crd())
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=definition)
-    name = "crd/evictionpolicies.evictune.io"
-    cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=60s")
+    cluster.await_definition("evictionpolicies.evictune.io")
 
 
 def policy(name: str, target: str, **spec: Any) -> dict[str, Any]:
