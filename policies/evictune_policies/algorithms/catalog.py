@@ -189,7 +189,7 @@ _ALL = (
     ),
     Policy(
         name="et-lru",
-        summary="what is expected to cost the least tail latency first: silence and length weighed",
+        summary="least expected cost to the tail first: silence and length weighed",
         source=f"{PAPER}, section 4, definition 1",
         build=lambda setting: new_et_lru(
             setting.capacity_blocks,

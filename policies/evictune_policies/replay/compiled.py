@@ -17,8 +17,10 @@ import importlib
 import logging
 import os
 import pkgutil
+import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -28,6 +30,7 @@ from typing import Any, TypeVar
 import evictune_policies.algorithms
 
 HERE = Path(__file__).parent
+KEPT_DAYS = 30
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -43,10 +46,20 @@ def cache_directory() -> Path:
     return base / "evictune" / f"compiled-{digest.hexdigest()[:12]}"
 
 
+def _remove_outdated(directory: Path) -> None:
+    """What other releases compiled long ago; one that still runs compiles it anew."""
+    oldest = time.time() - KEPT_DAYS * 86400
+    for each in directory.glob("compiled-*"):
+        if each != cache_directory() and each.stat().st_mtime < oldest:
+            shutil.rmtree(each, ignore_errors=True)
+
+
 def _can_keep() -> bool:
     """Whether what is compiled can be kept; if so, numba is told where."""
     place = "~/.cache"
     try:
+        if "NUMBA_CACHE_DIR" not in os.environ:
+            _remove_outdated(cache_directory().parent)
         place = os.environ.get("NUMBA_CACHE_DIR") or str(cache_directory())
         Path(place).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):

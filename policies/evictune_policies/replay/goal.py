@@ -49,6 +49,11 @@ class Goal:
             tokens = 2 * self.slo_seconds / (linear + root)
         return math.floor(min(tokens * (1 + 1e-12), MAX_TOKENS))
 
+    @property
+    def fewest(self) -> int:
+        """Of how many requests one may be late."""
+        return math.ceil(1 / (1 - self.quantile) - 1e-9)
+
     def allowed(self, requests: int) -> int:
         """How many of this many requests may be late (quantiles are by nearest rank)."""
         return requests - math.ceil(self.quantile * requests - 1e-9)

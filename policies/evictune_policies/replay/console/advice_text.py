@@ -56,7 +56,17 @@ def verdict(advice: Advice) -> list[str]:
         )
     if best is not None:
         lines += _about(advice, stock, best)
-    return lines
+    return lines + _few(advice.goal, stock.other)
+
+
+def _few(goal: Goal, half: Score) -> list[str]:
+    """A word of caution where a quantile is the slowest request."""
+    if half.allowed:
+        return []
+    return [
+        f"Few requests: of the {half.requests:,} of a half the {percentile(goal)} is the slowest, "
+        f"and one late request decides. Give at least {2 * goal.fewest:,}, better many times that."
+    ]
 
 
 def _headline(advice: Advice, stock: Outcome, best: Outcome | None) -> str:

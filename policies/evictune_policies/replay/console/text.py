@@ -11,6 +11,7 @@ from evictune_policies.replay.console.record import QUANTILES
 from evictune_policies.replay.console.table import count, duration, folded, share, table
 from evictune_policies.replay.curve import Curve
 from evictune_policies.replay.knobs import Knobs
+from evictune_policies.replay.simulation.requests import unknown_tokens
 from evictune_policies.replay.simulation.result import Int64, Result
 from evictune_policies.replay.traces.trace import Trace
 
@@ -40,6 +41,12 @@ def heading(trace: Trace) -> str:
         f"blocks of {trace.block_tokens:,} tokens"
     ]
     lines += [f"repaired: {what}: {times:,}" for what, times in trace.repairs.items() if times]
+    unknown = unknown_tokens(trace)
+    if unknown:
+        lines.append(
+            f"not said: what {unknown:,} tokens are, outputs for the most part; a next turn that "
+            "would find them in an engine finds nothing here"
+        )
     return "\n".join(lines)
 
 

@@ -253,7 +253,7 @@ class OrderReplay:
             raise ValueError(
                 f"capacity {capacity_blocks:,} blocks: request {request} alone needs "
                 f"{self.least_capacity:,} blocks of {self.trace.block_tokens} tokens; "
-                f"use at least that many"
+                f"use at least that many (--capacity)"
             )
 
 
