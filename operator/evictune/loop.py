@@ -1,6 +1,8 @@
 """The operator's own schedule: one task a policy, each on a fixed grid of its own.
 
-Ticks fall on start + n x interval, however long a tick takes, so that they do not drift. A tick
+Ticks fall on start + n x interval, however long a tick takes, so that they do not drift. The grids
+of policies are shifted against each other, each by its own share of the interval: however many are
+made in one go, their ticks spread over it. Only the first tick comes at once. A tick
 that fails is counted and tried again at the next point of the grid. Nothing that one policy waits
 for delays another: they share only a bounded pool of threads, whose calls all have time limits.
 """
@@ -25,8 +27,8 @@ from evictune.tick import Outcome
 DEFAULT_INTERVAL = 30.0
 # A tick's parts have their own limits; this one only catches what they miss.
 TICK_LIMIT = 120.0
-# The first ticks of many policies are spread over this share of the default interval.
-JITTER = 0.1
+# So many policies' first ticks a second, where all of them start together.
+FIRST_TICKS_A_SECOND = 20.0
 
 _OUTSIDE = (ApiError, StatusPrunedError, TimeoutError)
 
@@ -53,10 +55,9 @@ def next_due(start: float, interval: float, now: float, check_at: float | None =
     return due
 
 
-def jitter_of(uid: str, spread: float) -> float:
-    """A delay within [0, spread), always the same for one policy."""
-    share = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4]) / 2**32
-    return share * spread
+def share_of(uid: str) -> float:
+    """A number within [0, 1), always the same for one policy."""
+    return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4]) / 2**32
 
 
 class PolicyLoop:
@@ -68,13 +69,14 @@ class PolicyLoop:
         tick: Callable[[Key], Awaitable[Outcome | None]],
         metrics: OperatorMetrics,
         clock: Clock,
-        jitter: float,
+        spread: float,
     ) -> None:
         self.entry = entry
         self._tick = tick
         self._metrics = metrics
         self._clock = clock
-        self._jitter = jitter
+        self._share = share_of(entry.uid)
+        self._delay = self._share * spread
         self._woken = asyncio.Event()
         # The first tick comes anyway; only a later edit hastens it.
         self._generation = entry.generation
@@ -91,14 +93,15 @@ class PolicyLoop:
 
     async def run(self) -> None:
         """Tick until the policy is gone."""
-        await self._wait(self._jitter)
-        due = start = self._clock.monotonic()
+        began = self._clock.monotonic()
+        await self._wait(self._delay)
+        due = self._clock.monotonic()
         while True:
             self._woken.clear()
             self._metrics.tick_lag.labels(*self.entry.key).observe(
                 max(0.0, self._clock.monotonic() - due)
             )
-            interval, check_at = self._interval, None
+            check_at = None
             outcome = await self._try()
             if isinstance(outcome, Outcome):
                 self._generation, self._interval = outcome.generation, outcome.interval
@@ -106,9 +109,8 @@ class PolicyLoop:
                     check_at = self._clock.monotonic() + outcome.next_check
             elif outcome is None:
                 return
-            if self._interval != interval:
-                start = due
             now = self._clock.monotonic()
+            start = began + self._share * self._interval
             due = next_due(start, self._interval, now, check_at)
             if await self._wait(due - now):
                 due = self._clock.monotonic()
@@ -159,18 +161,16 @@ class Scheduler:
         tick: Callable[[Key], Awaitable[Outcome | None]],
         metrics: OperatorMetrics,
         clock: Clock | None = None,
-        jitter: float = JITTER * DEFAULT_INTERVAL,
     ) -> None:
         self._tick = tick
         self._metrics = metrics
         self._clock = clock or Clock()
-        self._jitter = jitter
         self._loops: dict[Key, tuple[PolicyLoop, asyncio.Task[None]]] = {}
 
-    def ensure(self, entry: Entry, *, spread: bool = False) -> None:
+    def ensure(self, entry: Entry, *, spread: float = 0.0) -> None:
         """Start the policy's loop, or wake it if the policy was edited.
 
-        `spread`: one of many that start together; its first tick is put off by its jitter.
+        `spread`: seconds over which the first ticks of all that start together are spread.
         """
         running = self._loops.get(entry.key)
         if running and running[0].entry.uid == entry.uid and not running[1].done():
@@ -178,8 +178,7 @@ class Scheduler:
             return
         if running:
             self.remove(entry.key)
-        jitter = jitter_of(entry.uid, self._jitter) if spread else 0.0
-        loop = PolicyLoop(entry, self._tick, self._metrics, self._clock, jitter)
+        loop = PolicyLoop(entry, self._tick, self._metrics, self._clock, spread)
         task = asyncio.create_task(loop.run(), name=f"policy {entry.namespace}/{entry.name}")
         self._loops[entry.key] = (loop, task)
         task.add_done_callback(lambda _: self._ended(loop))

@@ -41,7 +41,7 @@ class Watched:
         self.follower = Follower(
             cast("KubeApi", self.api),
             PolicyIndex(),
-            Scheduler(self._tick, self.metrics, self.clock.clock, jitter=0),
+            Scheduler(self._tick, self.metrics, self.clock.clock),
             self.metrics,
             self.pool,
             [],

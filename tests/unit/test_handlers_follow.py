@@ -52,7 +52,7 @@ class Scene:
         self.metrics = OperatorMetrics()
         self.ticks: list[tuple[str, float]] = []
         self.closed = False
-        self.scheduler = Scheduler(self.tick, self.metrics, self.clock.clock, jitter=0)
+        self.scheduler = Scheduler(self.tick, self.metrics, self.clock.clock)
         self.pool = ThreadPoolExecutor(1)
         self.follower = Follower(
             self.api,  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ class Scene:
 
     async def tick(self, key: Key) -> Outcome:
         self.ticks.append((key[1], self.clock.now))
-        return Outcome(interval=1000.0, generation=1)
+        return Outcome(interval=1e6, generation=1)
 
     async def start(self) -> None:
         """Lead, and let the first list come back from its thread."""

@@ -1,23 +1,35 @@
-"""The schedule: a fixed grid, edits that wake, policies that do not delay each other."""
+"""The schedule: a fixed grid, edits that wake, policies that do not delay each other.
+
+The policy "a" has a uid whose share of an interval is 0.2: its grid is 2, 12, 22 ... seconds.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from evictune.index import Entry, Key
 from evictune.kube import ApiError
-from evictune.loop import Scheduler, jitter_of, next_due
+from evictune.loop import Scheduler, next_due, share_of
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
 
 from tests.support.fake_clock import FakeClock, settle
 
+A_FIFTH = "uid-25357"
+
 
 def entry(name: str, uid: str = "", generation: int = 1) -> Entry:
     target = ("ns", "Deployment", name)
-    return Entry("ns", name, uid or name, generation, "2026-11-29T12:00:00Z", target)
+    uid = uid or {"a": A_FIFTH}.get(name, name)
+    return Entry("ns", name, uid, generation, "2026-11-29T12:00:00Z", target)
+
+
+def at(*times: float) -> Any:
+    """These times, to within a millisecond."""
+    return pytest.approx(times, abs=1e-3)
 
 
 class Ticks:
@@ -58,8 +70,8 @@ def test_ticks_stay_on_the_grid_however_long_one_takes() -> None:
         ticks.plan["a"] = slow
         scheduler.ensure(entry("a"))
         await clock.advance(55)
-        # The second tick lasts from 10 to 24: the point 20 is left out, 30 is kept.
-        assert ticks.times["a"] == [0, 10, 30, 40, 50]
+        # The first tick lasts beyond 2. The second from 12 to 26: 22 is left out, 32 is kept.
+        assert ticks.times["a"] == at(0, 12, 32, 42, 52)
 
     run(scenario)
 
@@ -67,13 +79,13 @@ def test_ticks_stay_on_the_grid_however_long_one_takes() -> None:
 def test_next_check_comes_between_without_moving_the_grid() -> None:
     async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
         async def check() -> Outcome:
-            soon = 4.0 if len(ticks.times["a"]) == 1 else None
+            soon = 4.0 if len(ticks.times["a"]) == 2 else None
             return Outcome(interval=10, generation=1, next_check=soon)
 
         ticks.plan["a"] = check
         scheduler.ensure(entry("a"))
-        await clock.advance(21)
-        assert ticks.times["a"] == [0, 4, 10, 20]
+        await clock.advance(23)
+        assert ticks.times["a"] == at(0, 2, 6, 12, 22)
 
     run(scenario)
 
@@ -84,12 +96,12 @@ def test_an_edit_wakes_and_a_status_write_does_not() -> None:
         await clock.advance(3)
         scheduler.ensure(entry("a", generation=1))  # our own status write comes back
         await clock.advance(1)
-        assert ticks.times["a"] == [0]
+        assert ticks.times["a"] == at(0, 2)
         scheduler.ensure(entry("a", generation=2))
         await clock.advance(0.5)
-        assert ticks.times["a"] == [0, 4]
-        await clock.advance(6)
-        assert ticks.times["a"] == [0, 4, 10]
+        assert ticks.times["a"] == at(0, 2, 4)
+        await clock.advance(8)
+        assert ticks.times["a"] == at(0, 2, 4, 12)
 
     run(scenario)
 
@@ -104,7 +116,7 @@ def test_a_hanging_policy_does_not_delay_another() -> None:
         scheduler.ensure(entry("stuck"))
         scheduler.ensure(entry("a"))
         await clock.advance(35)
-        assert ticks.times["a"] == [0, 10, 20, 30]
+        assert ticks.times["a"] == at(0, 2, 12, 22, 32)
 
     run(scenario)
 
@@ -119,7 +131,7 @@ def test_a_failed_tick_is_counted_and_tried_again_at_the_next_point() -> None:
         ticks.plan["a"] = fail
         scheduler.ensure(entry("a"))
         await clock.advance(25)
-        assert ticks.times["a"] == [0, 10, 20]
+        assert ticks.times["a"] == at(0, 2, 12, 22)
         assert failures(metrics_of(scheduler)) == 1
 
     run(scenario)
@@ -163,7 +175,7 @@ def test_a_policy_that_is_gone_stops_and_its_series_go() -> None:
         scheduler.ensure(entry("a"))
         scheduler.ensure(entry("b"))
         await clock.advance(45)
-        assert ticks.times["a"] == [0, 10]
+        assert ticks.times["a"] == at(0, 2)
 
     metrics = run(scenario)
     labels = {
@@ -190,12 +202,12 @@ def test_removed_policies_leave_no_series_and_are_not_counted() -> None:
 def test_a_policy_made_again_under_its_name_starts_afresh() -> None:
     async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
         scheduler.ensure(entry("a", uid="first"))
-        await clock.advance(5)
-        scheduler.ensure(entry("a", uid="second"))
         await clock.advance(1)
-        assert ticks.times["a"] == [0, 5]
-        await clock.advance(10)
-        assert ticks.times["a"] == [0, 5, 15]
+        scheduler.ensure(entry("a", uid=A_FIFTH))
+        await clock.advance(1)
+        assert ticks.times["a"] == at(0, 1)
+        await clock.advance(12)
+        assert ticks.times["a"] == at(0, 1, 3, 13)
 
     run(scenario)
 
@@ -203,12 +215,26 @@ def test_a_policy_made_again_under_its_name_starts_afresh() -> None:
 def test_many_that_start_together_are_spread() -> None:
     async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
         for number in range(50):
-            scheduler.ensure(entry(f"p{number}"), spread=True)
+            scheduler.ensure(entry(f"p{number}"), spread=3.0)
         await clock.advance(3.1)
         firsts = sorted(times[0] for times in ticks.times.values())
         assert len(firsts) == 50
         assert firsts[0] < 0.5
         assert 2.0 < firsts[-1] < 3.0
+
+    run(scenario)
+
+
+def test_policies_made_in_one_go_tick_all_over_the_interval() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        for number in range(200):
+            scheduler.ensure(entry(f"p{number}"))
+        await clock.advance(30)
+        assert all(times[0] == 0 for times in ticks.times.values())
+        by_second = [0] * 10
+        for times in ticks.times.values():
+            by_second[int(times[2]) % 10] += 1
+        assert max(by_second) < 40
 
     run(scenario)
 
@@ -222,6 +248,7 @@ def test_many_that_start_together_are_spread() -> None:
         (7, 30, 100, None, 127),
         (0, 30, 10, 12, 12),
         (0, 30, 10, 31, 30),
+        (12, 30, 10, None, 12),
     ],
 )
 def test_next_due(
@@ -230,8 +257,8 @@ def test_next_due(
     assert next_due(start, interval, now, check_at) == due
 
 
-def test_jitter_is_bounded_and_always_the_same() -> None:
-    values = [jitter_of(f"uid-{number}", 3.0) for number in range(200)]
-    assert all(0 <= value < 3 for value in values)
+def test_a_share_is_bounded_and_always_the_same() -> None:
+    values = [share_of(f"uid-{number}") for number in range(200)]
+    assert all(0 <= value < 1 for value in values)
     assert len(set(values)) > 190
-    assert jitter_of("uid-1", 3.0) == values[1]
+    assert share_of("uid-1") == values[1]
