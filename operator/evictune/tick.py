@@ -101,6 +101,7 @@ class Ticker:
         namespace, name = key
         body = await self._blocking(self._api.get_or_none, f"{policies_path(namespace)}/{name}")
         if body is None or is_leaving(body):
+            self._told.pop(key, None)
             return None
         generation = body["metadata"].get("generation", 0)
         try:
