@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,25 @@ def test_a_watch_that_stays_silent_is_made_up_for(cluster: ControlPlane, tmp_pat
             scene.create(policy("chat", "nowhere"))
             eventually(lambda: scene.status("chat"), "the policy followed", 90)
             assert operator.value("evictune_lost_watch_events_total") == 1.0
+
+
+def test_a_watch_whose_version_is_too_old_begins_anew(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    """410 Gone, as an event of the stream: what happened meanwhile is listed, not missed."""
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old version"}
+    event = json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n"
+    with Scene(cluster) as scene, HoldingProxy(cluster.server, cluster.ca_file) as proxy:
+        hold = proxy.hold(Stage.BEFORE, lambda request: "watch=true" in request.path)
+        kubeconfig = proxy.kubeconfig(tmp_path / "kubeconfig", cluster.token)
+        arguments = ("--namespace", scene.namespace)
+        with OperatorProcess(tmp_path, kubeconfig, None, *arguments) as operator:
+            assert "evictionpolicies" in hold.wait(60).path
+            scene.create(policy("chat", "nowhere"))
+            hold.answer(event)
+            eventually(lambda: scene.status("chat"), "the policy followed", 20)
+            assert operator.value("evictune_lost_watch_events_total") == 0.0
+            assert operator.alive()
 
 
 def test_the_document_is_renewed_and_expires_when_the_operator_is_away(

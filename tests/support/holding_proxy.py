@@ -52,6 +52,7 @@ class Hold:
     _reached: threading.Event = field(default_factory=threading.Event)
     _decided: threading.Event = field(default_factory=threading.Event)
     _dropped: bool = False
+    answered: bytes | None = None
 
     def wait(self, seconds: float) -> Request:
         """Until a request is held. Raises TimeoutError."""
@@ -63,6 +64,11 @@ class Hold:
         """The request goes no further and is never answered."""
         self._dropped = True
         self._decided.set()
+
+    def answer(self, line: bytes) -> None:
+        """The request goes no further: it is answered with this, status 200, by the proxy."""
+        self.answered = line
+        self.drop()
 
     def release(self) -> None:
         """The request goes on."""
@@ -147,6 +153,8 @@ class HoldingProxy:
                 request = Request(self.command, self.path, self.rfile.read(length))
                 hold = proxy._claim(request)
                 if hold and hold.stage is Stage.BEFORE and not hold.pass_or_drop():
+                    if hold.answered is not None:
+                        self._answer(hold.answered)
                     return
                 connection = proxy._connect()
                 try:
@@ -155,6 +163,13 @@ class HoldingProxy:
                     pass  # The client was killed, or the API server: nobody is left to talk to.
                 finally:
                     connection.close()
+
+            def _answer(self, body: bytes) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(body)
 
             def _relay(
                 self, connection: http.client.HTTPSConnection, request: Request, hold: Hold | None
