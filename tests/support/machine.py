@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +17,7 @@ def traces_of(ledger_id: str) -> list[str]:
     found = [f"process {pid}" for pid in _processes_of(ledger_id)]
     found += [f"mount {line}" for line in _mounts() if ledger_id in line]
     found += [f"link {name}" for name in _names(Path("/sys/class/net")) if ledger_id in name]
-    found += [f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob(f"**/*{ledger_id}*")]
+    found += [f"cgroup {path}" for path in _cgroups() if ledger_id in Path(path).name]
     found += [str(path) for path in Path(tempfile.gettempdir()).glob(f"*{ledger_id}*")]
     found += [str(path) for path in run_directory().glob(f"*{ledger_id}*")]
     return found
@@ -62,6 +64,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:  # it ended while we looked
         return b""
+
+
+def _cgroups() -> Iterator[str]:
+    """All control groups, but those that vanish while we look."""
+    return (directory for directory, _, _ in os.walk("/sys/fs/cgroup"))
 
 
 def _mounts() -> list[str]:
