@@ -298,6 +298,8 @@ class ControlPlane:
     def _arguments_of(self, name: str) -> list[str]:
         kubeconfig = self.authority.client_kubeconfig(name, self.server, f"system:{name}")
         common = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+        # Nobody else asks this API server: nothing need be spared (a kubelet's default is 50).
+        common += ["--kube-api-qps=500", "--kube-api-burst=1000"]
         if name == "kube-scheduler":
             return common
         return [

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.perf import bench_plugin, bench_replay
+from tests.perf import bench_operator, bench_plugin, bench_replay
 
 BENCHMARKS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "plugin": bench_plugin.results,
     "replay": bench_replay.results,
+    "operator": bench_operator.results,
 }
 
 

@@ -87,6 +87,12 @@ class OperatorProcess:
             process.kill()
             process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL, as a crash or a lost node."""
         self.send(signal.SIGKILL)
