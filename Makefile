@@ -11,7 +11,7 @@ TEST_BINARIES := $(DEMO_BINARIES) kubelet helm base-image
 TESTS_FAST := tests/unit
 # Tests against a cluster wait for it half of their time: twice as many at once as processors, and
 # the files that take longest first.
-WAITERS := 5
+WAITERS := 4
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-long bench lint format generate constraints clean
