@@ -86,7 +86,8 @@ class ControlPlane:
 
     def __enter__(self) -> Self:
         needed = ["etcd", "kube-apiserver", *self._parts]
-        self._binaries = {name: ensure(name, self._progress) for name in needed}
+        for name in needed:
+            ensure(name, self._progress)
         try:
             sweep()
         except TeardownError as error:  # of others, long dead; it must not keep us from starting
@@ -97,7 +98,7 @@ class ControlPlane:
             self._start_etcd()
             self._start_api_server_on_free_port()
             for name in self._parts:
-                self._start(name, self._arguments_of(name))
+                self.start(name, self._arguments_of(name))
             self._wait_for_service_account()
         except BaseException:  # Ctrl-C too: what was started must not stay; raised again below
             self.close()
@@ -168,13 +169,16 @@ class ControlPlane:
     def audit_events(self) -> list[dict[str, Any]]:
         """What the audit log holds now, oldest first: `audit.k8s.io/v1` Events.
 
-        Each has `verb`, `user.username` (where the caller was known), `objectRef` (`resource`,
-        `subresource`, `namespace`, `name`) and `responseStatus.code`; writes of evictune.io, of
-        pods, ConfigMaps, Events and workloads also have `requestObject`.
+        Each has `verb`, `user.username` ("" where the caller was not known), `objectRef`
+        (`resource`, `subresource`, `namespace`, `name`) and `responseStatus.code`; writes of
+        evictune.io, of pods, ConfigMaps, Events and workloads also have `requestObject`.
         """
         text = self.audit_log.read_text()
         # The last line may be half written at this moment.
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        events = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        for event in events:
+            event["user"].setdefault("username", "")
+        return events
 
     def stop_api_server(self) -> None:
         """Kill the API server, as a crash would; the rest goes on and finds it unreachable."""
@@ -182,7 +186,7 @@ class ControlPlane:
 
     def start_api_server(self) -> None:
         """Start the API server again, at the same address."""
-        program = self._start("kube-apiserver", self._api_server_arguments())
+        program = self.start("kube-apiserver", self._api_server_arguments())
         wait_until(self._ready, [program], "the API server is not ready", READY_SECONDS)
 
     def restart_api_server(self) -> None:
@@ -232,9 +236,12 @@ class ControlPlane:
         path.touch(mode=0o600)
         path.write_text(text)
 
-    def _start(self, name: str, arguments: Sequence[str]) -> Program:
+    def start(self, name: str, arguments: Sequence[str]) -> Program:
+        """Start a program of localcluster's; it ends with the control plane at the latest."""
         log = self.directory / "logs" / f"{name}.log"
-        program = Program(name, [self._binaries[name], *arguments], log, self.ledger.environment)
+        program = Program(
+            name, [ensure(name, self._progress), *arguments], log, self.ledger.environment
+        )
         self.programs[name] = program
         return program
 
@@ -249,7 +256,7 @@ class ControlPlane:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
         ]
-        etcd = self._start("etcd", arguments)
+        etcd = self.start("etcd", arguments)
         socket = self.work / "etcd.sock"
         wait_until(socket.exists, [etcd], "etcd does not listen", READY_SECONDS)
 

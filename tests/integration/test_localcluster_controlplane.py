@@ -116,7 +116,7 @@ def test_audit_log_tells_who_did_what(control_plane: ControlPlane, namespace: st
         event
         for event in control_plane.audit_events()
         if event["objectRef"].get("namespace") == namespace
-        and event["user"].get("username") == "admin"
+        and event["user"]["username"] == "admin"
         and event["objectRef"]["resource"] == "deployments"
     ]
 

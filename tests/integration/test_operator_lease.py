@@ -62,7 +62,7 @@ def writers(scene: Scene) -> list[str]:
     """Who wrote anything but the Lease into the namespace, in order, without repetitions."""
     found: list[str] = []
     for each in scene.writes():
-        name = each["user"].get("username", "").rpartition(":")[2]
+        name = each["user"]["username"].rpartition(":")[2]
         if each["objectRef"]["resource"] != "leases" and found[-1:] != [name]:
             found.append(name)
     return found

@@ -91,12 +91,8 @@ class Release:
 
     def requests(self) -> list[dict[str, Any]]:
         """The audit log's events of the operator."""
-        mine = [
-            event
-            for event in self.cluster.audit_events()
-            if event["user"].get("username") == self.username
-        ]
-        return [event for event in mine if "objectRef" in event]
+        events = self.cluster.audit_events()
+        return [e for e in events if e["user"]["username"] == self.username and "objectRef" in e]
 
     def _helm(self, command: str, *arguments: str) -> str:
         line = [str(ensure("helm")), command, *arguments, "--namespace", self.namespace]

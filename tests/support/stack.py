@@ -131,7 +131,7 @@ class Stack:
     def operator_requests(self) -> list[Object]:
         """What the operator's service account has asked of the API server so far."""
         events = self.cluster.audit_events()
-        return [event for event in events if event["user"].get("username") == OPERATOR_USER]
+        return [event for event in events if event["user"]["username"] == OPERATOR_USER]
 
     def operator_writes(self) -> list[Object]:
         """Those of its requests that write."""
