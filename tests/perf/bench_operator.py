@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from evictune.api.crd import crd
-from evictune.api.policy import GROUP, PLURAL
+from evictune.api.policy import GROUP, VERSION
 from evictune.kube import KubeApi, load_configuration, policies_path
 
 from localcluster.controlplane import ControlPlane
-from localcluster.simulatednodes import SimulatedNodes
+from localcluster.simulatednodes import simulated_nodes
+from tests.perf.entry import entry
 from tests.support.operator_process import OperatorProcess, eventually
+from tests.support.operator_scene import install_crd
 
 COUNTS = (50, 500)
 ENGINES = 10
@@ -55,29 +56,17 @@ class Cost:
 def results() -> Iterator[dict[str, Any]]:
     """The entries, once everything was measured."""
     idle, few, many = measure()
-    yield _entry("operator: cores busy", f"goal {CORES}", CORES, many.cores, "cores")
-    yield _entry("operator: memory", "goal", MEGABYTES, many.megabytes, "MB")
-    yield _entry("operator: queries of a round", "goal", QUERIES, many.queries, "queries")
-    yield _entry("operator: tick lag p99", "goal", LAG, many.lag, "s")
+    yield entry("operator: cores busy", "goal", CORES, many.cores, 1.0, "cores")
+    yield entry("operator: memory", "goal", MEGABYTES, many.megabytes, 1.0, "MB")
+    yield entry("operator: queries of a round", "goal", QUERIES, many.queries, 1.0, "queries")
+    yield entry("operator: tick lag p99", "goal", LAG, many.lag, 1.0, "s")
     for name, unit, scale in (("cores", "ms/s", 1000.0), ("megabytes", "MB", 1.0)):
         each = [
             scale * (getattr(cost, name) - getattr(idle, name)) / cost.policies
             for cost in (few, many)
         ]
         peer = f"a policy of {few.policies}, above an idle operator"
-        yield _entry(f"operator: {name} a policy, of {many.policies}", peer, *each, unit)
-
-
-def _entry(name: str, peer: str, peer_value: float, our_value: float, unit: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "peer": peer,
-        "peer_value": peer_value,
-        "our_value": our_value,
-        "ratio": our_value / peer_value,
-        "bound": 1.0,
-        "unit": unit,
-    }
+        yield entry(f"operator: {name} a policy, of {many.policies}", peer, *each, 1.0, unit)
 
 
 def measure() -> list[Cost]:
@@ -85,11 +74,10 @@ def measure() -> list[Cost]:
     with (
         tempfile.TemporaryDirectory() as directory,
         ControlPlane(Path(directory)) as cluster,
-        SimulatedNodes(cluster, max(COUNTS) * ENGINES // 1000 + 1),
+        simulated_nodes(cluster, max(COUNTS) * ENGINES // 1000 + 1),
         _stand_in() as stand_in,
     ):
-        cluster.kubectl("create", "-f", "-", input=json.dumps(crd()))
-        cluster.await_definition(f"{PLURAL}.{GROUP}")
+        install_crd(cluster)
         fleet = _Fleet(cluster, stand_in)
         sources = {"default": {"prometheus": {"url": f"{stand_in}/"}}}
         costs = []
@@ -165,7 +153,7 @@ class _Fleet:
             "behavior": {"interval": f"{INTERVAL:g}s"},
         }
         body = {
-            "apiVersion": f"{GROUP}/v1alpha1",
+            "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "EvictionPolicy",
             "metadata": {"name": name},
             "spec": spec,

@@ -29,6 +29,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from demo.constants import ModelSize
 from demo.model import cached_model
+from tests.perf.entry import entry
 from tests.support.vllm_parts import cache_config, cache_manager, make_request
 
 BLOCK = 16
@@ -286,12 +287,5 @@ def results() -> Iterator[dict[str, Any]]:
         for peers, ours in (measure_pool(blocks), measure_steps(blocks)):
             for name, times in peers.items():
                 peer, our = median(times), median(ours[name])
-                yield {
-                    "name": f"{name}, {blocks:,} blocks",
-                    "peer": "stock vLLM",
-                    "peer_value": round(peer, 3),
-                    "our_value": round(our, 3),
-                    "ratio": round(our / peer, 4),
-                    "bound": BOUNDS[name],
-                    "unit": "µs",
-                }
+                label = f"{name}, {blocks:,} blocks"
+                yield entry(label, "stock vLLM", peer, our, BOUNDS[name], "µs")

@@ -33,6 +33,8 @@ from evictune_policies.replay.traces.reading import read_trace
 from evictune_policies.replay.traces.trace import Trace
 from numpy.typing import NDArray
 
+from tests.perf.entry import entry
+
 TRACE = Path(__file__).parents[1] / "data/traces/mooncake-conversation.jsonl.xz"
 BLOCK_TOKENS = 16
 ACCESSES = 5_000_000
@@ -148,21 +150,6 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     began = clock()
     done = work()
     return clock() - began, done
-
-
-def entry(
-    name: str, peer: str, peer_value: float, our_value: float, bound: float, unit: str
-) -> dict[str, Any]:
-    """One record."""
-    return {
-        "name": name,
-        "peer": peer,
-        "peer_value": round(peer_value, 3),
-        "our_value": round(our_value, 3),
-        "ratio": round(our_value / peer_value, 4),
-        "bound": bound,
-        "unit": unit,
-    }
 
 
 def hits(result: Result) -> int:
