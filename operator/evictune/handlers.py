@@ -19,7 +19,7 @@ import kopf
 from evictune.api.policy import GROUP, PLURAL, VERSION
 from evictune.index import Entry, Key, PolicyIndex, entry_of, is_leaving
 from evictune.kube import ApiError, KubeApi, policies_path
-from evictune.loop import FIRST_TICKS_A_SECOND, Clock, Scheduler
+from evictune.loop import Clock, Scheduler, spread_of
 from evictune.operator_metrics import OperatorMetrics
 
 RELIST_INTERVAL = 60.0
@@ -174,8 +174,7 @@ class Follower:
             self._index.put(each)
         for key in gone:
             self._forget(self._index.get(key))
-        # Few start at once, many at a pace that can be kept.
-        spread = max(0.0, len(entries) / FIRST_TICKS_A_SECOND - 1) if first else 0.0
+        spread = spread_of(len(entries)) if first else 0.0
         for each in entries:
             self._scheduler.ensure(each, spread=spread)
 

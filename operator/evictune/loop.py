@@ -55,6 +55,11 @@ def next_due(start: float, interval: float, now: float, check_at: float | None =
     return due
 
 
+def spread_of(policies: int) -> float:
+    """Seconds for the first ticks of so many: few start at once, many at a pace we can keep."""
+    return max(0.0, policies / FIRST_TICKS_A_SECOND - 1)
+
+
 def share_of(uid: str) -> float:
     """A number within [0, 1), always the same for one policy."""
     return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4]) / 2**32

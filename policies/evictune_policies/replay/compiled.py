@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -46,21 +47,26 @@ def cache_directory() -> Path:
     return base / "evictune" / f"compiled-{digest.hexdigest()[:12]}"
 
 
-def _remove_outdated(directory: Path) -> None:
+def _remove_outdated(ours: Path) -> None:
     """What other releases compiled long ago; one that still runs compiles it anew."""
     oldest = time.time() - KEPT_DAYS * 86400
-    for each in directory.glob("compiled-*"):
-        if each != cache_directory() and each.stat().st_mtime < oldest:
-            shutil.rmtree(each, ignore_errors=True)
+    for each in ours.parent.glob("compiled-*"):
+        # Another process may remove it at the same time.
+        with suppress(FileNotFoundError):
+            if each != ours and each.stat().st_mtime < oldest:
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def _can_keep() -> bool:
     """Whether what is compiled can be kept; if so, numba is told where."""
     place = "~/.cache"
     try:
-        if "NUMBA_CACHE_DIR" not in os.environ:
-            _remove_outdated(cache_directory().parent)
-        place = os.environ.get("NUMBA_CACHE_DIR") or str(cache_directory())
+        chosen = os.environ.get("NUMBA_CACHE_DIR")
+        if not chosen:
+            ours = cache_directory()
+            _remove_outdated(ours)
+            chosen = str(ours)
+        place = chosen
         Path(place).mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
             os.environ["NUMBA_CACHE_DIR"] = place
