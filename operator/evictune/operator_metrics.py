@@ -19,6 +19,7 @@ class OperatorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._regimes: dict[tuple[str, str], str] = {}
         self._describe_policies()
         self._describe_ticks()
         self._describe_following()
@@ -130,11 +131,15 @@ class OperatorMetrics:
 
     def show_regime(self, key: tuple[str, str], regime: str) -> None:
         """Set the regime now; the one before goes."""
-        self.regime.remove_by_labels(dict(zip(POLICY, key, strict=True)))
+        before = self._regimes.get(key, regime)
+        if before != regime:
+            self.regime.remove(*key, before)
+        self._regimes[key] = regime
         self.regime.labels(*key, regime).set(1)
 
     def forget(self, key: tuple[str, str]) -> None:
         """Remove every series of a policy."""
+        self._regimes.pop(key, None)
         labels = dict(zip(POLICY, key, strict=True))
         for family in self._per_policy():
             family.remove_by_labels(labels)
@@ -155,6 +160,6 @@ class OperatorMetrics:
 
 def _set_or_remove(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
     if value is None:
-        gauge.remove_by_labels(dict(zip(gauge._labelnames, labels, strict=True)))
+        gauge.remove(*labels)
     else:
         gauge.labels(*labels).set(value)

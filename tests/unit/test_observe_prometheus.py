@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from evictune.api.sources import SourceDefinition, SourceKind
 from evictune.observe.prometheus import AccessError, AnswerError, PrometheusClient
 
@@ -96,3 +97,16 @@ def test_a_missing_token_or_ca_file_is_named(tmp_path: Path) -> None:
         pytest.raises(AccessError, match="gone"),
     ):
         made.vector("up", 2.0)
+
+
+def test_an_answer_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That about a fleet is megabytes long, and the library would parse it again."""
+    parsed = []
+    loads = requests.models.complexjson.loads
+    monkeypatch.setattr(
+        requests.models.complexjson, "loads", lambda text: parsed.append(text) or loads(text)
+    )
+    element = {"metric": {}, "value": [0, "1"]}
+    with client(vector(element)) as (made, _):
+        assert list(made.vector("up", 2.0)) == [element]
+    assert len(parsed) == 1

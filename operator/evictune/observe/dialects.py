@@ -228,4 +228,7 @@ def part_of(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 def rank_of(labels: Mapping[str, str]) -> str:
     """The engine rank within its pod."""
-    return next((labels[label] for label in RANK_LABELS if labels.get(label)), "0")
+    for label in RANK_LABELS:
+        if rank := labels.get(label):
+            return rank
+    return "0"

@@ -7,6 +7,7 @@ needs two of them.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 
 from evictune.api.observation import Unknown
@@ -14,7 +15,7 @@ from evictune.api.reasons import Reason
 from evictune.observe.dialects import Engine
 from evictune.observe.draft import Draft
 from evictune.observe.engine_page import Counter, EnginePage, read_engine_page, sample_names
-from evictune.observe.exposition import ExpositionError, parse
+from evictune.observe.exposition import ExpositionError, parse, read_page
 from evictune.observe.history import Histories, History
 from evictune.observe.pages import PageError, PageReader
 from evictune.observe.rates import Scrape, increases
@@ -52,7 +53,7 @@ class DirectSource:
     ) -> None:
         try:
             text = await self._reader.read(pod.engine_url, self._timeout)
-            page = await asyncio.to_thread(_parse, text, pod.engine)
+            page = await read_page(text, functools.partial(_parse, engine=pod.engine))
         except (PageError, ExpositionError) as error:
             message = str(error) if isinstance(error, PageError) else f"{pod.engine_url}: {error}"
             draft.pod_faults[pod.key] = Unknown(Reason.SOURCE_UNAVAILABLE, message)

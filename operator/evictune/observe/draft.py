@@ -33,7 +33,7 @@ class Draft:
     def add_value(self, measure: Measure, key: RankKey, value: float) -> None:
         """A gauge, or a counter's increase. Of values that repeat each other the largest stays."""
         of = self.values.setdefault(measure, {})
-        of[key] = largest((of.get(key, value), value))
+        of[key] = largest((of[key], value)) if key in of else value
 
     def add_bucket(self, measure: Measure, key: RankKey, bound: float, grown: float) -> None:
         """The increase of a cumulative bucket.
@@ -43,7 +43,10 @@ class Draft:
         merged, which is coarser and true.
         """
         of = self.buckets.setdefault(measure, {}).setdefault(key, {})
-        other = of.setdefault(bound, grown)
+        if bound not in of:
+            of[bound] = grown
+            return
+        other = of[bound]
         of[bound] = largest((other, grown))
         differ = abs(other - grown) > max(_SAME_COUNT, _SAME_SHARE * other)
         if differ and math.isfinite(bound):

@@ -14,6 +14,8 @@ from evictune.observe.snapshot import PodKey
 _FINEST = 1 / 500
 
 _FORGET_WINDOWS = 4
+# Seconds between two looks for what to forget: each goes through the pods of all policies.
+_FORGET_INTERVAL = 60.0
 
 K = TypeVar("K", bound=Hashable)
 
@@ -61,12 +63,16 @@ class Histories(Generic[K]):
 
     def __init__(self) -> None:
         self._by_pod: dict[Hashable, History[K]] = {}
+        self._next_forget = 0.0
 
     def of(self, pod: PodKey, uid: str, window: float) -> History[K]:
         """The pod's history for a window in seconds, empty at first."""
         return self._by_pod.setdefault((pod, uid, window), History())
 
     def forget(self, now: float) -> None:
-        """Drop the histories of pods that nobody asks about any more."""
+        """Drop the histories of pods that nobody asks about any more. Called at every look."""
+        if now < self._next_forget:
+            return
+        self._next_forget = now + _FORGET_INTERVAL
         kept = {k: h for k, h in self._by_pod.items() if h.turn.locked() or not h.forgotten(now)}
         self._by_pod = kept

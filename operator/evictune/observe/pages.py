@@ -40,7 +40,9 @@ class PageReader:
     async def _read(self, url: str) -> str:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
-            self._session = aiohttp.ClientSession(connector=connector)
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+            )
         # A pod must not send the operator to addresses of the pod's choice.
         async with self._session.get(url, allow_redirects=False) as response:
             if response.status != 200:

@@ -21,7 +21,7 @@ from evictune.observe.dialects import (
     PLUGIN_SERIES,
     rank_of,
 )
-from evictune.observe.exposition import ExpositionError, Sample, parse
+from evictune.observe.exposition import ExpositionError, Sample, parse, read_page
 from evictune.observe.history import Histories, History
 from evictune.observe.pages import PageError, PageReader
 from evictune.observe.rates import Scrape, increases
@@ -150,8 +150,7 @@ class PluginReader:
     ) -> None:
         try:
             text = await self._reader.read(pod.plugin_url, self._timeout)
-            # In a thread: however long a page is, it holds up no other policy.
-            page = await asyncio.to_thread(_parse, text)
+            page = await read_page(text, _parse)
         except (PageError, ExpositionError) as error:
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, str(error))
             return

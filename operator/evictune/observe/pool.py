@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from evictune.api.observation import Idle, Interval, QuantileReading, Reading, Unknown, Value
@@ -32,12 +33,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pooling:
-    """A snapshot seen as the readings of one target. `source` is its name, for messages."""
+    """A snapshot seen as the readings of one target. `source` is its name, for messages.
 
-    snapshot: Snapshot
+    everything: the snapshot, with pods of other targets too.
+    """
+
+    everything: Snapshot
     pods: Sequence[PodKey]
     engine: Engine
     source: str
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """What it says of the target's ready pods."""
+        return self.everything.of(self.pods)
 
     def ttft(self, objective: TTFTObjective) -> QuantileReading:
         """The quantile's interval in seconds, from buckets pooled over ranks and pods."""
@@ -131,17 +140,15 @@ class Pooling:
 
     def metric_names(self) -> dict[str, str]:
         """The series in use for every measure, by what evictune calls it."""
-        wanted = set(self.pods)
         return {
             str(measure): self._names(measure)
             for measure, used in self.snapshot.names.items()
-            if any(rank.pod in wanted for rank in used)
+            if used
         }
 
-    def ranks(self, pod: PodKey) -> list[RankKey]:
-        """The engine ranks of a pod that the source knows."""
-        known = {rank for of in self.snapshot.values.values() for rank in of if rank.pod == pod}
-        return sorted(known)
+    def ranks(self, pod: PodKey) -> Sequence[RankKey]:
+        """The engine ranks of a pod that the source knows, in order."""
+        return self.snapshot.ranks.get(pod, ())
 
     def _values(self, measure: Measure) -> Mapping[RankKey, float] | Unknown:
         """One finite, non-negative value for every rank of every ready pod, or why not."""
@@ -157,15 +164,13 @@ class Pooling:
     def _covered(
         self, measure: Measure, found: Mapping[RankKey, T]
     ) -> Mapping[RankKey, T] | Unknown:
-        """What was found of the ready pods, if it is there for every one of them."""
+        """What was found, if it is there for every one of the ready pods."""
         if not names_of(measure, self.engine):
             return Unknown(Reason.NOT_MEASURABLE, f"{self.engine} exposes no series for {measure}")
         if measure in self.snapshot.faults:
             return self.snapshot.faults[measure]
-        wanted = set(self.pods)
-        values = {rank: value for rank, value in found.items() if rank.pod in wanted}
-        missing = sorted(wanted - {rank.pod for rank in values})
-        return self._gap(measure, missing) if missing or not wanted else values
+        missing = sorted(set(self.pods) - {rank.pod for rank in found})
+        return self._gap(measure, missing) if missing or not self.pods else found
 
     def _gap(self, measure: Measure, missing: Sequence[PodKey]) -> Unknown:
         """Why ready pods have no value, in words that name the series, the source and the pods."""
@@ -184,7 +189,7 @@ class Pooling:
                 f"source {self.source!r} has {series} of {len(self.pods) - len(missing)} of "
                 f"{len(self.pods)} ready pods, not of {_pods(missing)}{cause}",
             )
-        known = bool(self._seen & set(self.pods))
+        known = bool(self.snapshot.ranks)
         if known and all(name.lazy for name in names):
             return Unknown(
                 Reason.WARMING_UP,
@@ -202,26 +207,19 @@ class Pooling:
             f"source {self.source!r} has no {series} of {_pods(self.pods)}{self._others()}",
         )
 
-    @property
-    def _seen(self) -> set[PodKey]:
-        """The pods of which the source has any series."""
-        return {rank.pod for of in self.snapshot.values.values() for rank in of}
-
     def _others(self) -> str:
         """What the source has instead: labels may be set wrongly."""
-        if self._seen & set(self.pods):
+        if self.snapshot.ranks:
             return ""
         namespaces = {pod.namespace for pod in self.pods}
-        others = sorted(pod for pod in self._seen if pod.namespace in namespaces)
+        others = sorted(pod for pod in self.everything.ranks if pod.namespace in namespaces)
         if others:
             return f"; it has series of {_pods(others)}"
         return f"; {self.snapshot.stray}" if self.snapshot.stray else ""
 
     def _names(self, measure: Measure) -> str:
         """The names in use by the ready pods' ranks; the preferred one where none is seen."""
-        wanted = set(self.pods)
-        used = self.snapshot.names.get(measure, {})
-        names = sorted({name for rank, name in used.items() if rank.pod in wanted})
+        names = sorted(set(self.snapshot.names.get(measure, {}).values()))
         return ", ".join(names or [name.base for name in names_of(measure, self.engine)[:1]])
 
 

@@ -148,7 +148,10 @@ class Sampler:
         except AccessError as error:
             return SourceError(Unknown(Reason.SOURCE_UNAVAILABLE, str(error)))
         _note_warming_up(draft, self._window)
-        return draft.done()
+        snapshot = draft.done()
+        # Put in order here, in the source's thread: every policy looks its own pods up.
+        log.debug("%s has series of %d pods", self._client.place, len(snapshot.ranks))
+        return snapshot
 
     def _rest(self, deadline: float) -> float:
         """Seconds left of the round. Raises AccessError when there are none."""

@@ -6,25 +6,28 @@ is done in `pool`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 from evictune.api.observation import Unknown
 from evictune.observe.dialects import Measure
 
 Buckets = Mapping[float, float]
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, order=True)
-class PodKey:
+
+# Tuples: every look at a fleet hashes them by the hundred thousand.
+class PodKey(NamedTuple):
     """A pod, as the API server and the metrics labels `namespace` and `pod` name it."""
 
     namespace: str
     pod: str
 
 
-@dataclass(frozen=True, order=True)
-class RankKey:
+class RankKey(NamedTuple):
     """One engine rank of a pod. `rank` is the label `engine`, "0" where there is none."""
 
     pod: PodKey
@@ -51,6 +54,32 @@ class Snapshot:
     faults: Mapping[Measure, Unknown] = field(default_factory=dict)
     pod_faults: Mapping[PodKey, Unknown] = field(default_factory=dict)
     stray: str = ""
+
+    @cached_property
+    def ranks(self) -> Mapping[PodKey, Sequence[RankKey]]:
+        """The engine ranks of every pod of which there is any series, in order."""
+        known = set(self.infos)
+        known.update(*self.values.values(), *self.buckets.values())
+        ranks: dict[PodKey, list[RankKey]] = {}
+        for rank in sorted(known):
+            ranks.setdefault(rank.pod, []).append(rank)
+        return ranks
+
+    def of(self, pods: Iterable[PodKey]) -> Snapshot:
+        """What it says of some pods. Costs as much as they have series, however many others do."""
+        kept = [rank for pod in pods for rank in self.ranks.get(pod, ())]
+        return replace(
+            self,
+            values={measure: _of(found, kept) for measure, found in self.values.items()},
+            buckets={measure: _of(found, kept) for measure, found in self.buckets.items()},
+            seconds=_of(self.seconds, kept),
+            infos=_of(self.infos, kept),
+            names={measure: _of(found, kept) for measure, found in self.names.items()},
+        )
+
+
+def _of(found: Mapping[RankKey, T], ranks: Iterable[RankKey]) -> dict[RankKey, T]:
+    return {rank: found[rank] for rank in ranks if rank in found}
 
 
 class SourceError(Exception):
