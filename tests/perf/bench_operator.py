@@ -149,7 +149,12 @@ class _Fleet:
             "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
             "mode": "Auto",
             "slo": {"ttft": {"quantile": "0.99", "threshold": "800ms"}},
-            "knobs": {"tlru": {"xiTokens": {"min": 1024, "max": 65536}}},
+            "knobs": {
+                "tlru": {
+                    "xiTokens": {"min": 1024, "max": 65536},
+                    "qHatTokens": {"min": 0, "max": 4096},
+                }
+            },
             "behavior": {"interval": f"{INTERVAL:g}s"},
         }
         body = {
