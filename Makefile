@@ -14,7 +14,7 @@ TESTS_FAST := tests/unit
 WAITERS := 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long bench lint format generate constraints clean
+.PHONY: help demo test test-fast test-long bench lint format generate snapshots constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -65,13 +65,18 @@ lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m evictune.generate --check
+	$(BIN)/python scripts/chart_files.py --check
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(READY) ## CRD, reference pages
+generate: $(READY) ## CRD, reference pages, the chart's schema, table of values and copies
 	$(BIN)/python -m evictune.generate
+	$(BIN)/python scripts/chart_files.py
+
+snapshots: $(READY) ## keep what Helm makes of the chart now: look at the difference
+	$(BIN)/python -m tests.support.chart_snapshots
 
 constraints: $(READY) ## pin anew what requirements/ and the distributions ask for
 	{ echo "# Exact versions of a checkout's environment, for python 3.11. Made by: make constraints"; \

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from evictune.api.parse import parse_policy
 from evictune.api.policy import TargetRef
 from evictune.api.source_definition import DIRECT_OPTIONS, PROMETHEUS_OPTIONS
 
+from scripts import chart_files
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/evictune"
 
 
-def test_the_chart_has_the_version_of_the_operator() -> None:
+def test_the_chart_installs_this_version_of_the_operator() -> None:
     project = tomllib.loads((ROOT / "operator/pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["version"] == chart["appVersion"] == project["version"]
+    assert chart["appVersion"] == project["version"]
 
 
 def test_every_value_is_in_the_schema_and_every_entry_of_the_schema_is_a_value() -> None:
@@ -67,3 +71,48 @@ def _leaves(value: Any, path: str = "") -> list[str]:
     for key, inner in value.items():
         found += _leaves(inner, f"{path}.{key}" if path else key)
     return found
+
+
+def test_what_the_chart_carries_of_other_files_is_current() -> None:
+    assert chart_files.stale(ROOT) == ([], [])
+
+
+def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(CHART, tmp_path / "charts/evictune", ignore=_copied)
+    monkeypatch.chdir(tmp_path)
+    for path, text in {
+        "dashboards/json/fleet.json": "{}\n",
+        "dashboards/rules/alerts.yaml": "groups: []\n",
+        "dashboards/rules/alerts_test.yaml": "rule_files: [alerts.yaml]\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert chart_files.main(["--check"]) == 1
+    assert "files/dashboards/fleet.json is not current" in capsys.readouterr().err
+    assert chart_files.main([]) == 0
+    files = tmp_path / "charts/evictune/files"
+    assert [path.name for path in (files / "rules").iterdir()] == ["alerts.yaml"]
+    assert chart_files.main(["--check"]) == 0
+    (tmp_path / "dashboards/json/fleet.json").unlink()
+    assert chart_files.main(["--check"]) == 1
+    assert chart_files.main([]) == 0
+    assert not list((files / "dashboards").iterdir())
+
+
+def test_a_value_whose_kind_cannot_be_told_needs_an_annotation() -> None:
+    with pytest.raises(ValueError, match=r"a\.b needs a line of @schema"):
+        chart_files.schema(chart_files.read_values("a:\n  b: {}\n"))
+    values = chart_files.read_values("# Words.\n# @schema {enum: [x, y]}\na: x\n")
+    assert chart_files.schema(values)["properties"]["a"] == {
+        "description": "Words.",
+        "enum": ["x", "y"],
+    }
+    with pytest.raises(ValueError, match="a: @schema must be an object"):
+        chart_files.read_values("# @schema string\na: x\n")
+
+
+def _copied(directory: str, names: list[str]) -> set[str]:
+    """The copies, which this test makes itself."""
+    return {"dashboards", "rules"} & set(names) if directory.endswith("files") else set()

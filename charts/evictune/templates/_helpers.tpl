@@ -84,3 +84,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [events]
   verbs: [create]
 {{- end }}
+
+{{/* "true" where a kind is wanted and the cluster knows it. */}}
+{{- define "evictune.podMonitors" -}}
+{{- and .Values.podMonitors.enabled (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PodMonitor") }}
+{{- end }}
+
+{{- define "evictune.prometheusRules" -}}
+{{- and .Values.rules.enabled (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PrometheusRule") }}
+{{- end }}

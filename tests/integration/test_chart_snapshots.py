@@ -1,0 +1,119 @@
+"""The rendered manifests against those that were looked at and kept, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.chart_snapshots import (
+    CHART,
+    DATA,
+    PROMETHEUS_OPERATOR,
+    names,
+    snapshot,
+    template,
+)
+
+Object = dict[str, Any]
+DASHBOARD = '{"uid": "fleet", "title": "{{ not a template }}"}\n'
+RULES = """\
+groups:
+  - name: evictune
+    rules:
+      - alert: Lost
+        expr: absent(evictune_leading)
+        annotations: {summary: "{{ $labels.pod }} is lost"}
+"""
+
+
+@pytest.fixture
+def chart(tmp_path: Path) -> Path:
+    """The chart with one dashboard and one file of rules."""
+    copy = tmp_path / "evictune"
+    shutil.copytree(CHART, copy)
+    for name, text in (("dashboards/Fleet.json", DASHBOARD), ("rules/alerts.yaml", RULES)):
+        shutil.rmtree((copy / "files" / name).parent, ignore_errors=True)
+        (copy / "files" / name).parent.mkdir()
+        (copy / "files" / name).write_text(text)
+    return copy
+
+
+def by_kind(manifests: str) -> dict[str, list[Object]]:
+    """The objects by kind."""
+    found: dict[str, list[Object]] = {}
+    for body in yaml.safe_load_all(manifests):
+        found.setdefault(body["kind"], []).append(body)
+    return found
+
+
+def notes(chart: Path, values: Object, kinds: tuple[str, ...] = ()) -> str:
+    """What Helm would say after an install; `helm template` shows it only within an object."""
+    text = (chart / "templates/NOTES.txt").read_text()
+    body = 'kind: Notes\nsaid: {{ include "notes" . | quote }}\n'
+    (chart / "templates/notes.yaml").write_text(
+        f'{{{{- define "notes" }}}}{text}{{{{- end }}}}\n{body}'
+    )
+    file = chart.parent / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    (found,) = by_kind(template(file, chart, kinds))["Notes"]
+    return " ".join(str(found["said"]).split())
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_manifests_are_those_that_were_kept(name: str) -> None:
+    kept = (DATA / f"{name}.yaml").read_text("utf-8")
+    assert snapshot(name) == kept, "look at the difference; `make snapshots` keeps the new ones"
+
+
+def test_dashboards_and_rules_come_through_as_they_are(chart: Path) -> None:
+    objects = by_kind(template(DATA / "everything.values.yaml", chart))
+    (dashboard,) = [
+        each for each in objects["ConfigMap"] if "dashboard" in each["metadata"]["name"]
+    ]
+    assert dashboard["metadata"]["name"] == "tuner-dashboard-fleet"
+    assert dashboard["metadata"]["namespace"] == "grafana"
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert dashboard["metadata"]["annotations"] == {"grafana_folder": "evictune"}
+    assert json.loads(dashboard["data"]["Fleet.json"]) == json.loads(DASHBOARD)
+    (rule,) = objects["PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load(RULES)
+    assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+
+
+def test_kinds_that_the_cluster_does_not_know_are_left_out(chart: Path) -> None:
+    objects = by_kind(template(DATA / "everything.values.yaml", chart, ()))
+    assert not {"PodMonitor", "PrometheusRule"} & set(objects)
+
+
+def test_nothing_is_added_unasked(chart: Path) -> None:
+    objects = by_kind(template(DATA / "default.values.yaml", chart))
+    added = {"PodMonitor", "PrometheusRule", "NetworkPolicy", "PodDisruptionBudget"}
+    assert not added & set(objects)
+    assert len(objects["ConfigMap"]) == 1
+
+
+def test_notes_say_what_was_left_out_and_what_to_do(chart: Path) -> None:
+    wanted = {name: {"enabled": True} for name in ("podMonitors", "rules", "dashboards")}
+    said = notes(chart, wanted)
+    assert "Left out: PodMonitors" in said
+    assert "Left out: PrometheusRules" in said
+    assert "Left out: dashboards" not in said
+    assert "Install the Prometheus Operator" in said
+    assert "Left out" not in notes(chart, wanted, PROMETHEUS_OPERATOR)
+    shutil.rmtree(chart / "files/dashboards")
+    shutil.rmtree(chart / "files/rules")
+    said = notes(chart, wanted, PROMETHEUS_OPERATOR)
+    assert "Left out: PrometheusRules, since this version" in said
+    assert "Left out: dashboards, since this version" in said
+
+
+def test_notes_say_what_the_cluster_would_allow(chart: Path) -> None:
+    assert "--set podMonitors.enabled=true" in notes(chart, {}, PROMETHEUS_OPERATOR)
+    said = notes(chart, {})
+    assert "podMonitors" not in said
+    assert "Left out" not in said
