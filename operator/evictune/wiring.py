@@ -23,6 +23,15 @@ METRICS_PORT = 9410
 _KNOBS_VOLUME = "evictune-knobs"
 _PLUGIN_VOLUME = "evictune-plugin"
 _COPY_DIR = "/evictune-plugin"
+# By which field the items of a list that wiring may change are told apart.
+_KEYS = {
+    "volumes": "name",
+    "initContainers": "name",
+    "containers": "name",
+    "volumeMounts": "mountPath",
+    "env": "name",
+    "ports": "containerPort",
+}
 
 Object = dict[str, Any]
 
@@ -62,6 +71,48 @@ def wire(text: str, wiring: Wiring) -> str:
     raise WiringError(
         f"no workload to wire: the manifest holds {kinds}; evictune wires {' and '.join(KINDS)}"
     )
+
+
+def check(text: str, wiring: Wiring) -> dict[str, list[str]]:
+    """Each workload that runs an engine, such as "Deployment chat-8b", and what it lacks.
+
+    What the API server adds on its own, such as a volume's defaultMode, is no difference. Raises
+    WiringError.
+    """
+    wired = wire(text, wiring)
+    found = {}
+    for (_, before), (_, after) in zip(_documents(text), _documents(wired), strict=True):
+        if not isinstance(before, dict) or before.get("kind") not in KINDS:
+            continue
+        pod = before["spec"]["template"]["spec"]
+        try:
+            _engine(pod, wiring, "")
+        except _NoEngineError:
+            continue
+        what = f"{before['kind']} {before['metadata']['name']}"
+        found[what] = list(_lacking(pod, after["spec"]["template"]["spec"], ""))
+    return found
+
+
+def _lacking(before: Any, after: Any, place: str) -> Iterator[str]:
+    """What `after` has and `before` has not, in words, by the names of lists' items."""
+    for field, wanted in after.items():
+        present = before.get(field)
+        if present == wanted or wanted == []:
+            continue
+        if not isinstance(wanted, list):
+            yield f"{place}{field} is {present!r}, not {wanted!r}"
+            continue
+        key = _KEYS[field]
+        by_key = {item.get(key): item for item in present or []}
+        for item in wanted:
+            where = f"{place}{field}[{item[key]}]"
+            if item[key] not in by_key:
+                yield f"{where} is missing"
+            elif field == "containers":
+                yield from _lacking(by_key[item[key]], item, f"{where}.")
+            elif by_key[item[key]] != item:
+                yield f"{where} differs"
 
 
 class _NoEngineError(WiringError):
@@ -230,9 +281,24 @@ def _upsert(items: list[Object], key: str, item: Object) -> None:
     """Put the item in place of the one with the same key, or at the end."""
     for index, present in enumerate(items):
         if present.get(key) == item[key]:
-            items[index] = present if item.items() <= present.items() else item
+            items[index] = present if _covers(present, item) else item
             return
     items.append(item)
+
+
+def _covers(present: Any, wanted: Any) -> bool:
+    """Whether all that is wanted is there; what the API server added beside it does not matter."""
+    if isinstance(wanted, dict):
+        return isinstance(present, dict) and all(
+            key in present and _covers(present[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(present, list)
+            and len(present) == len(wanted)
+            and all(_covers(have, want) for have, want in zip(present, wanted, strict=True))
+        )
+    return bool(present == wanted)
 
 
 def list_in(parent: Object, key: str) -> list[Object]:

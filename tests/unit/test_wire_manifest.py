@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from evictune.wiring import Wiring, WiringError, wire
+from evictune.cli import main
+from evictune.wiring import Wiring, WiringError, check, wire
 
 IMAGE = "registry.example/evictune-plugin:0.1.0"
 
@@ -233,3 +235,65 @@ def test_a_port_of_that_number_keeps_its_name() -> None:
     port = "{name: a, ports: [{name: metrics, containerPort: 9410}],"
     wired = wire(simple(first="vllm/vllm-openai").replace("{name: a,", port), Wiring())
     assert container_of(wired, "a", 0)["ports"] == [{"name": "metrics", "containerPort": 9410}]
+
+
+def test_check_names_all_that_is_missing() -> None:
+    lacking = check(MANIFEST, Wiring(IMAGE))
+    assert lacking == {
+        "Deployment chat-8b": [
+            "containers[vllm].env[PYTHONPATH] differs",
+            "containers[vllm].env[EVICTUNE_KNOBS_DIR] is missing",
+            "containers[vllm].env[EVICTUNE_POD_NAME] is missing",
+            "containers[vllm].volumeMounts[/etc/evictune/knobs] is missing",
+            "containers[vllm].volumeMounts[/opt/evictune/plugin] is missing",
+            "containers[vllm].ports[9410] is missing",
+            "volumes[evictune-knobs] is missing",
+            "volumes[evictune-plugin] is missing",
+            "initContainers[evictune-plugin] is missing",
+        ]
+    }
+    assert check(wire(MANIFEST, Wiring(IMAGE)), Wiring(IMAGE)) == {"Deployment chat-8b": []}
+
+
+def running() -> Any:
+    """The wired Deployment as the API server would show it, with its defaults."""
+    body = documents(wire(MANIFEST, Wiring(IMAGE)))[1]
+    pod = body["spec"]["template"]["spec"]
+    for volume in pod["volumes"]:
+        if "configMap" in volume:
+            volume["configMap"]["defaultMode"] = 420
+    for container in (*pod["containers"], *pod["initContainers"]):
+        container["terminationMessagePath"] = "/dev/termination-log"
+        for variable in container.get("env", []):
+            if "valueFrom" in variable:
+                variable["valueFrom"]["fieldRef"]["apiVersion"] = "v1"
+        for port in container.get("ports", []):
+            port["protocol"] = "TCP"
+    return body
+
+
+def test_what_the_api_server_adds_is_no_difference() -> None:
+    text = yaml.safe_dump(running())
+    assert check(text, Wiring(IMAGE)) == {"Deployment chat-8b": []}
+    assert wire(text, Wiring(IMAGE)) == text
+
+
+def test_check_names_what_was_changed() -> None:
+    body = running()
+    pod = body["spec"]["template"]["spec"]
+    (knobs,) = [each for each in pod["volumes"] if each["name"] == "evictune-knobs"]
+    knobs["configMap"]["name"] = "evictune-knobs-deployment-other"
+    lacking = check(yaml.safe_dump(body), Wiring(IMAGE))
+    assert lacking == {"Deployment chat-8b": ["volumes[evictune-knobs] differs"]}
+
+
+@pytest.mark.parametrize(("wired", "code"), [(False, 1), (True, 0)])
+def test_check_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wired: bool, code: int
+) -> None:
+    file = tmp_path / "chat.yaml"
+    file.write_text(wire(MANIFEST, Wiring()) if wired else MANIFEST)
+    assert main(["wire", "--check", str(file)]) == code
+    told = capsys.readouterr()
+    assert told.out.startswith(f"Deployment chat-8b: {'wired' if wired else 'not wired'}\n")
+    assert ("without --check" in told.err) is not wired

@@ -174,13 +174,27 @@ def _crd(_: Namespace) -> None:
 
 
 def _wire(options: Namespace) -> None:
-    from evictune.wiring import Wiring, WiringError, wire
+    from evictune.wiring import Wiring, WiringError, check, wire
 
     text = _text_of(options.file)
+    wiring = Wiring(options.plugin_image, options.container)
     try:
-        print(wire(text, Wiring(options.plugin_image, options.container)), end="")
+        if options.check:
+            _report(check(text, wiring))
+        else:
+            print(wire(text, wiring), end="")
     except WiringError as error:
         raise RefusedError(f"{options.file}: {error}") from error
+
+
+def _report(workloads: dict[str, list[str]]) -> None:
+    """A line for each workload, and what it lacks. Raises RefusedError if that is anything."""
+    for name, lacking in workloads.items():
+        print(f"{name}: {'not wired' if lacking else 'wired'}")
+        for line in lacking:
+            print(f"  {line}")
+    if any(workloads.values()):
+        raise RefusedError("not every workload is wired: evictune wire, without --check, adds it")
 
 
 def _completion(options: Namespace) -> None:

@@ -139,6 +139,11 @@ def _wire(commands: _Commands) -> None:
         help="the engine's image has evictune-policies installed (the default)",
     )
     wired.add_argument("--container", metavar="NAME", help="the engine, where it is not obvious")
+    wired.add_argument(
+        "--check",
+        action="store_true",
+        help="print no manifest: say what it lacks, and exit with 1 if that is anything",
+    )
 
 
 def _completion(commands: _Commands) -> None:
