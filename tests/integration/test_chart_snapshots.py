@@ -20,6 +20,8 @@ from tests.support.chart_snapshots import (
 )
 
 Object = dict[str, Any]
+# The chart as it was before this version.
+OLD = DATA / "evictune-0.1.0.tgz"
 DASHBOARD = '{"uid": "fleet", "title": "{{ not a template }}"}\n'
 RULES = """\
 groups:
@@ -88,6 +90,25 @@ def test_dashboards_and_rules_come_through_as_they_are(chart: Path) -> None:
 def test_kinds_that_the_cluster_does_not_know_are_left_out(chart: Path) -> None:
     objects = by_kind(template(DATA / "everything.values.yaml", chart, ()))
     assert not {"PodMonitor", "PrometheusRule"} & set(objects)
+
+
+def test_an_upgrade_changes_nothing_that_cannot_be_changed() -> None:
+    before, after = (_fixed(template(DATA / "default.values.yaml", each)) for each in (OLD, CHART))
+    assert before.items() <= after.items()
+    assert len(before) > 5
+
+
+def _fixed(manifests: str) -> dict[tuple[str, str, str], Object]:
+    """By kind, namespace and name: the fields that Kubernetes lets nobody change."""
+    found = {}
+    for body in yaml.safe_load_all(manifests):
+        metadata = body["metadata"]
+        kind = body["kind"]
+        fixed = {"roleRef": body.get("roleRef")}
+        if kind == "Deployment":
+            fixed["selector"] = body["spec"]["selector"]
+        found[kind, metadata.get("namespace", ""), metadata["name"]] = fixed
+    return found
 
 
 def test_nothing_is_added_unasked(chart: Path) -> None:
