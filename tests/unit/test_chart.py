@@ -101,6 +101,27 @@ def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
     assert not list((files / "dashboards").iterdir())
 
 
+@pytest.mark.parametrize("page", ["docs/install.md", "charts/evictune/README.md", "README.md"])
+def test_pages_set_only_values_that_exist(page: str) -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    named = re.findall(r'--set "?([A-Za-z.]+)=', (ROOT / page).read_text())
+    assert named
+    for path in named:
+        found = values
+        for part in path.split("."):
+            if found == {}:  # its entries are the user's, such as sources
+                break
+            assert part in found, path
+            found = found[part]
+
+
+def test_the_installation_page_names_the_current_chart() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    text = (ROOT / "docs/install.md").read_text()
+    assert set(re.findall(r"evictune-([0-9.]+)\.tgz", text)) == {chart["version"]}
+    assert set(re.findall(r"/evictune:([0-9.]*[0-9])", text)) == {chart["appVersion"]}
+
+
 def test_a_value_whose_kind_cannot_be_told_needs_an_annotation() -> None:
     with pytest.raises(ValueError, match=r"a\.b needs a line of @schema"):
         chart_files.schema(chart_files.read_values("a:\n  b: {}\n"))
