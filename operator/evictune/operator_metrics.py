@@ -21,6 +21,7 @@ class OperatorMetrics:
         self.registry = CollectorRegistry()
         self._regimes: dict[tuple[str, str], str] = {}
         self._describe_policies()
+        self._describe_conditions()
         self._describe_ticks()
         self._describe_following()
 
@@ -53,6 +54,26 @@ class OperatorMetrics:
             "evictune_applied_tokens",
             "Values of T-LRU kept; absent under stock LRU.",
             (*POLICY, "knob"),
+            registry=self.registry,
+        )
+
+    def _describe_conditions(self) -> None:
+        self.condition = Gauge(
+            "evictune_condition_status",
+            "A condition of the policy's status: 1 True, 0 False, -1 Unknown.",
+            (*POLICY, "condition", "reason"),
+            registry=self.registry,
+        )
+        self.quarantined = Gauge(
+            "evictune_quarantined_values",
+            "Values that were tried and are not tried again for now.",
+            POLICY,
+            registry=self.registry,
+        )
+        self.ttft_threshold = Gauge(
+            "evictune_ttft_threshold_seconds",
+            "The policy's slo.ttft.threshold.",
+            POLICY,
             registry=self.registry,
         )
 
@@ -137,6 +158,14 @@ class OperatorMetrics:
         self._regimes[key] = regime
         self.regime.labels(*key, regime).set(1)
 
+    def show_condition(
+        self, key: tuple[str, str], condition: str, status: bool | None, reason: str
+    ) -> None:
+        """Set a condition; its series with another reason goes."""
+        labels = {**dict(zip(POLICY, key, strict=True)), "condition": condition}
+        self.condition.remove_by_labels(labels)
+        self.condition.labels(*key, condition, reason).set(-1 if status is None else int(status))
+
     def forget(self, key: tuple[str, str]) -> None:
         """Remove every series of a policy."""
         self._regimes.pop(key, None)
@@ -151,6 +180,9 @@ class OperatorMetrics:
             self.slo_met,
             self.reading,
             self.applied,
+            self.condition,
+            self.quarantined,
+            self.ttft_threshold,
             self.tick_seconds,
             self.tick_lag,
             self.last_tick,

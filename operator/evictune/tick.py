@@ -194,7 +194,12 @@ class Ticker:
             log.info("%s: %s", record.reason, record.message, extra=_fields(policy, record))
         if decision.memory.regime is not None:
             self._metrics.show_regime(key, str(decision.memory.regime.name))
+        self._metrics.quarantined.labels(*key).set(len(decision.memory.quarantine))
+        self._metrics.ttft_threshold.labels(*key).set(policy.spec.slo.ttft.threshold)
         for condition in decision.conditions:
+            self._metrics.show_condition(
+                key, str(condition.type), condition.status, str(condition.reason)
+            )
             if condition.type is ConditionType.SLO_MET:
                 self._metrics.show_slo(key, condition.status)
         for name, value in readings_of(observation).items():

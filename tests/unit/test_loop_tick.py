@@ -262,3 +262,25 @@ def test_readings_and_decisions_are_counted(scene: Scene) -> None:
     scene.metrics.forget(KEY)
     names = {s.name for f in scene.metrics.registry.collect() for s in f.samples if s.labels}
     assert names == set()
+
+
+def test_conditions_quarantine_and_threshold_are_told(scene: Scene) -> None:
+    scene.tick()
+    sample = scene.metrics.registry.get_sample_value
+    policy = {"namespace": "ns", "policy": "chat"}
+    found = {**policy, "condition": "TargetFound"}
+    status, reason, _ = scene.ready()
+    assert status == "False"
+    ready = {**policy, "condition": "Ready", "reason": reason}
+    assert sample("evictune_condition_status", ready) == 0
+    assert sample("evictune_condition_status", found | {"reason": reason}) == 0
+    assert sample("evictune_quarantined_values", policy) == 0
+    assert sample("evictune_ttft_threshold_seconds", policy) == 0.8
+
+
+def test_a_condition_has_one_series_whatever_its_reason() -> None:
+    metrics = OperatorMetrics()
+    metrics.show_condition(KEY, "PolicyActive", False, "FightDetected")
+    metrics.show_condition(KEY, "PolicyActive", None, "NoReadyEngines")
+    samples = next(iter(metrics.condition.collect())).samples
+    assert [(s.labels["reason"], s.value) for s in samples] == [("NoReadyEngines", -1)]
