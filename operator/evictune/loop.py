@@ -99,6 +99,7 @@ class PolicyLoop:
     async def run(self) -> None:
         """Tick until the policy is gone."""
         began = self._clock.monotonic()
+        self._metrics.last_tick.labels(*self.entry.key).set(self._clock.wall())
         await self._wait(self._delay)
         due = self._clock.monotonic()
         while True:
@@ -114,6 +115,7 @@ class PolicyLoop:
                     check_at = self._clock.monotonic() + outcome.next_check
             elif outcome is None:
                 return
+            self._metrics.interval.labels(*self.entry.key).set(self._interval)
             now = self._clock.monotonic()
             start = began + self._share * self._interval
             due = next_due(start, self._interval, now, check_at)

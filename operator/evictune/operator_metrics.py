@@ -6,10 +6,12 @@ Label values are policies and members of closed lists; the series of a deleted p
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
 POLICY = ("namespace", "policy")
+_STATUS = {"True": 1, "False": 0, "Unknown": -1}
 _TICK_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LAG_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60)
 
@@ -34,7 +36,7 @@ class OperatorMetrics:
         )
         self.regime = Gauge(
             "evictune_regime_info",
-            "1 for the regime now.",
+            "1 for the regime now; absent while the target cannot be looked at.",
             (*POLICY, "regime"),
             registry=self.registry,
         )
@@ -70,6 +72,12 @@ class OperatorMetrics:
             POLICY,
             registry=self.registry,
         )
+        self.mode = Gauge(
+            "evictune_mode_info",
+            "1 for the mode in effect: spec.mode, or less where fleet.mode allows less.",
+            (*POLICY, "mode"),
+            registry=self.registry,
+        )
         self.ttft_threshold = Gauge(
             "evictune_ttft_threshold_seconds",
             "The policy's slo.ttft.threshold.",
@@ -94,7 +102,13 @@ class OperatorMetrics:
         )
         self.last_tick = Gauge(
             "evictune_last_tick_timestamp_seconds",
-            "When the last tick that succeeded ended.",
+            "When the last tick that succeeded ended; before the first, when the policy was found.",
+            POLICY,
+            registry=self.registry,
+        )
+        self.interval = Gauge(
+            "evictune_tick_interval_seconds",
+            "From one tick to the next, as planned.",
             POLICY,
             registry=self.registry,
         )
@@ -158,13 +172,26 @@ class OperatorMetrics:
         self._regimes[key] = regime
         self.regime.labels(*key, regime).set(1)
 
-    def show_condition(
-        self, key: tuple[str, str], condition: str, status: bool | None, reason: str
+    def show_mode(self, key: tuple[str, str], mode: str) -> None:
+        """Set the mode in effect; the one before goes."""
+        self.mode.remove_by_labels(dict(zip(POLICY, key, strict=True)))
+        self.mode.labels(*key, mode).set(1)
+
+    def show_conditions(
+        self, key: tuple[str, str], conditions: Iterable[Mapping[str, Any]]
     ) -> None:
-        """Set a condition; its series with another reason goes."""
-        labels = {**dict(zip(POLICY, key, strict=True)), "condition": condition}
-        self.condition.remove_by_labels(labels)
-        self.condition.labels(*key, condition, reason).set(-1 if status is None else int(status))
+        """Set the conditions of a status; a condition's series with another reason goes."""
+        policy = dict(zip(POLICY, key, strict=True))
+        for each in conditions:
+            self.condition.remove_by_labels({**policy, "condition": each["type"]})
+            value = _STATUS[each["status"]]
+            self.condition.labels(*key, each["type"], each["reason"]).set(value)
+
+    def lose_sight(self, key: tuple[str, str]) -> None:
+        """Remove what is known by looking at the target alone: it could not be looked at."""
+        labels = dict(zip(POLICY, key, strict=True))
+        for family in (self.regime, self.slo_met, self.reading):
+            family.remove_by_labels(labels)
 
     def forget(self, key: tuple[str, str]) -> None:
         """Remove every series of a policy."""
@@ -182,10 +209,12 @@ class OperatorMetrics:
             self.applied,
             self.condition,
             self.quarantined,
+            self.mode,
             self.ttft_threshold,
             self.tick_seconds,
             self.tick_lag,
             self.last_tick,
+            self.interval,
             self.tick_failures,
         )
 

@@ -19,7 +19,7 @@ from evictune.act.knobs import ForeignManagerError, StaleObjectError, StoredKnob
 from evictune.api.decision import ConditionType, Decision, Memory
 from evictune.api.observation import Interval, Observation, Value
 from evictune.api.parse import parse_policy
-from evictune.api.policy import EvictionPolicy, FleetMode
+from evictune.api.policy import EvictionPolicy, FleetMode, Mode
 from evictune.api.quantity import FieldError
 from evictune.api.reasons import Reason
 from evictune.api.status import invalid_status, memory_from_status, status_of, unready_status
@@ -95,9 +95,19 @@ class Ticker:
         self._clock = clock
         self._fleet = fleet
         self._told: dict[Key, str] = {}
+        self._seen: set[Key] = set()
 
     async def tick(self, key: Key) -> Outcome | None:
         """One tick; None if the policy is gone. Raises what makes a tick fail."""
+        try:
+            return await self._tick(key)
+        finally:
+            # Whatever ended it early: what an earlier tick saw is not known to be so now.
+            if key not in self._seen:
+                self._metrics.lose_sight(key)
+            self._seen.discard(key)
+
+    async def _tick(self, key: Key) -> Outcome | None:
         namespace, name = key
         body = await self._blocking(self._api.get_or_none, f"{policies_path(namespace)}/{name}")
         if body is None or is_leaving(body):
@@ -108,8 +118,7 @@ class Ticker:
             policy = parse_policy(body)
         except FieldError as error:
             await self._blocking(self._executor.definition.check, body)
-            wanted = invalid_status(body, error, self._clock())
-            await self._blocking(self._executor.remember, body, wanted)
+            await self._remember(body, invalid_status(body, error, self._clock()))
             return Outcome(INVALID_INTERVAL, generation)
         return await self._follow(body, policy)
 
@@ -132,7 +141,7 @@ class Ticker:
         decision = decide(policy, memory, observation, now)
         wanted = status_of(policy, decision, observation, now)
         try:
-            await self._blocking(self._executor.remember, body, wanted)
+            await self._remember(body, wanted)
             self._tell(policy, decision, observation)
             carry_out = self._executor.carry_out
             if not await self._blocking(carry_out, policy, decision, stored, now):
@@ -175,7 +184,14 @@ class Ticker:
             return
         message = f"reading the knob document: {error}"
         wanted = unready_status(body, Reason.CLUSTER_UNAVAILABLE, message, self._clock())
+        await self._remember(body, wanted)
+
+    async def _remember(self, body: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """Write a status, whichever way a tick ends; the conditions' series say what it says."""
         await self._blocking(self._executor.remember, body, wanted)
+        metadata = body["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        self._metrics.show_conditions(key, wanted["conditions"])
 
     async def _tell_again(self, policy: EvictionPolicy, memory: Memory) -> None:
         """Events that a predecessor, or a tick that failed, may not have emitted."""
@@ -189,6 +205,7 @@ class Ticker:
     def _tell(self, policy: EvictionPolicy, decision: Decision, observation: Observation) -> None:
         """Counters, gauges and one log line a transition."""
         key = (policy.namespace, policy.name)
+        self._seen.add(key)
         for record in decision.audit:
             self._metrics.decisions.labels(*key, str(record.reason)).inc()
             log.info("%s: %s", record.reason, record.message, extra=_fields(policy, record))
@@ -196,10 +213,8 @@ class Ticker:
             self._metrics.show_regime(key, str(decision.memory.regime.name))
         self._metrics.quarantined.labels(*key).set(len(decision.memory.quarantine))
         self._metrics.ttft_threshold.labels(*key).set(policy.spec.slo.ttft.threshold)
+        self._metrics.show_mode(key, str(_mode(policy, observation.fleet)))
         for condition in decision.conditions:
-            self._metrics.show_condition(
-                key, str(condition.type), condition.status, str(condition.reason)
-            )
             if condition.type is ConditionType.SLO_MET:
                 self._metrics.show_slo(key, condition.status)
         for name, value in readings_of(observation).items():
@@ -217,6 +232,12 @@ class Ticker:
     async def _blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, functools.partial(call, *args, **kwargs))
+
+
+def _mode(policy: EvictionPolicy, fleet: FleetMode) -> Mode:
+    """The mode in effect: the administrator may allow less than the policy asks for."""
+    mode = policy.spec.mode
+    return Mode.RECOMMEND if mode is Mode.AUTO and fleet is FleetMode.RECOMMEND else mode
 
 
 def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from evictune.loop import Scheduler, next_due, share_of
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome
 
-from tests.support.fake_clock import FakeClock, settle
+from tests.support.fake_clock import EPOCH, FakeClock, settle
 
 A_FIFTH = "uid-25357"
 
@@ -164,6 +164,33 @@ def metrics_of(scheduler: Scheduler) -> OperatorMetrics:
 def failures(metrics: OperatorMetrics) -> float | None:
     labels = {"namespace": "ns", "policy": "a"}
     return metrics.registry.get_sample_value("evictune_tick_failures_total", labels)
+
+
+def test_a_policy_whose_ticks_all_fail_shows_since_when_it_is_known() -> None:
+    async def scenario(clock: FakeClock, ticks: Ticks, scheduler: Scheduler) -> None:
+        async def refused() -> Outcome | None:
+            raise ApiError(403, "Forbidden", "no")
+
+        async def slow() -> Outcome | None:
+            return Outcome(interval=20, generation=1)
+
+        def shown(name: str) -> float | None:
+            labels = {"namespace": "ns", "policy": "a"}
+            return metrics_of(scheduler).registry.get_sample_value(f"evictune_{name}", labels)
+
+        await clock.advance(7)
+        ticks.plan["a"] = refused
+        scheduler.ensure(entry("a"))
+        await clock.advance(60)
+        assert shown("tick_failures_total") == 3
+        assert shown("last_tick_timestamp_seconds") == EPOCH + 7
+        assert shown("tick_interval_seconds") == 30
+        ticks.plan["a"] = slow
+        await clock.advance(30)
+        assert shown("last_tick_timestamp_seconds") == pytest.approx(EPOCH + 83)
+        assert shown("tick_interval_seconds") == 20
+
+    run(scenario)
 
 
 def test_a_policy_that_is_gone_stops_and_its_series_go() -> None:

@@ -11,7 +11,7 @@ import pytest
 from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import KnobValues
 from evictune.api.observation import Observation, TargetState, Unknown
-from evictune.api.policy import EvictionPolicy
+from evictune.api.policy import EvictionPolicy, FleetMode
 from evictune.api.reasons import Reason
 from evictune.index import PolicyIndex, entry_of
 from evictune.kube import ApiError
@@ -79,6 +79,12 @@ class Scene:
 
     def status(self) -> dict[str, Any]:
         return dict(self.api.objects[PATH].get("status") or {})
+
+    def shown(self, condition: str) -> dict[str, float]:
+        """The condition's series: reason -> value."""
+        samples = next(iter(self.metrics.condition.collect())).samples
+        mine = [each for each in samples if each.labels["condition"] == condition]
+        return {each.labels["reason"]: each.value for each in mine}
 
     def ready(self) -> tuple[str, str, str]:
         (ready,) = [each for each in self.status()["conditions"] if each["type"] == "Ready"]
@@ -264,6 +270,76 @@ def test_readings_and_decisions_are_counted(scene: Scene) -> None:
     assert names == set()
 
 
+def test_a_tick_that_ends_early_tells_the_conditions_that_it_wrote(scene: Scene) -> None:
+    scene.tick()
+    unusable = {"ttft": {"quantile": "1.5", "threshold": "800ms"}}
+    scene.api.put(PATH, body(slo=unusable) | {"status": scene.status()})
+    scene.tick()
+    assert scene.shown("Ready") == {"InvalidSpec": 0}
+    assert scene.shown("TargetFound") == {"TargetMissing": 0}
+    refusal = ApiError(403, "Forbidden", "configmaps is forbidden")
+    scene.api.put(PATH, body() | {"status": scene.status()})
+    scene.api.fault = lambda method, path: refusal if "/configmaps/" in path else None
+    with pytest.raises(ApiError):
+        scene.tick()
+    assert scene.shown("Ready") == {"ClusterUnavailable": 0}
+
+
+def test_conditions_that_were_not_written_are_not_told(scene: Scene) -> None:
+    scene.meanwhile = lambda: (scene.api.put(PATH, body(mode="Observe")), None)[1]
+    scene.tick()
+    assert scene.shown("Ready") == {}
+
+
+@pytest.mark.parametrize("end", ["invalid", "refused", "away"])
+def test_what_was_seen_is_not_shown_once_nothing_is_seen(scene: Scene, end: str) -> None:
+    def regimes() -> list[str]:
+        return [s.labels["regime"] for s in next(iter(scene.metrics.regime.collect())).samples]
+
+    scene.tick()
+    assert regimes() == ["Unknown"]
+    scene.metrics.show_slo(KEY, False)
+    scene.metrics.show_reading(KEY, "kv_usage", 0.5)
+    if end == "invalid":
+        scene.api.put(PATH, body(slo={"ttft": {"quantile": "2", "threshold": "800ms"}}))
+        scene.tick()
+    else:
+        error = ApiError(0 if end == "away" else 403, "No", "no")
+        part = "" if end == "away" else "/configmaps/"
+        scene.api.fault = lambda method, path: error if part in path else None
+        with pytest.raises(ApiError):
+            scene.tick()
+    sample = scene.metrics.registry.get_sample_value
+    policy = {"namespace": "ns", "policy": "chat"}
+    assert regimes() == []
+    assert sample("evictune_slo_met", policy) is None
+    assert sample("evictune_reading", policy | {"reading": "kv_usage"}) is None
+    # What is remembered, or says what is wanted, is as true as before.
+    assert sample("evictune_ttft_threshold_seconds", policy) == 0.8
+    scene.api.fault = lambda method, path: None
+    scene.api.put(PATH, body())
+    scene.tick()
+    assert regimes() == ["Unknown"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "fleet", "shown"),
+    [
+        ("Auto", "Auto", "Auto"),
+        ("Auto", "Recommend", "Recommend"),
+        ("Auto", "Suspend", "Auto"),
+        ("Observe", "Recommend", "Observe"),
+    ],
+)
+def test_the_mode_in_effect_is_told(scene: Scene, mode: str, fleet: str, shown: str) -> None:
+    scene.tick()
+    scene.ticker._fleet = FleetMode(fleet)
+    scene.api.put(PATH, body(mode=mode))
+    scene.tick()
+    samples = next(iter(scene.metrics.mode.collect())).samples
+    assert [(s.labels["mode"], s.value) for s in samples] == [(shown, 1)]
+
+
 def test_conditions_quarantine_and_threshold_are_told(scene: Scene) -> None:
     scene.tick()
     sample = scene.metrics.registry.get_sample_value
@@ -280,7 +356,8 @@ def test_conditions_quarantine_and_threshold_are_told(scene: Scene) -> None:
 
 def test_a_condition_has_one_series_whatever_its_reason() -> None:
     metrics = OperatorMetrics()
-    metrics.show_condition(KEY, "PolicyActive", False, "FightDetected")
-    metrics.show_condition(KEY, "PolicyActive", None, "NoReadyEngines")
+    for status, reason in (("False", "FightDetected"), ("Unknown", "NoReadyEngines")):
+        condition = {"type": "PolicyActive", "status": status, "reason": reason}
+        metrics.show_conditions(KEY, [condition])
     samples = next(iter(metrics.condition.collect())).samples
     assert [(s.labels["reason"], s.value) for s in samples] == [("NoReadyEngines", -1)]
