@@ -21,7 +21,7 @@ class OperatorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._regimes: dict[tuple[str, str], str] = {}
+        self._info: dict[tuple[Gauge, tuple[str, ...]], str] = {}
         self._describe_policies()
         self._describe_conditions()
         self._describe_ticks()
@@ -166,26 +166,19 @@ class OperatorMetrics:
 
     def show_regime(self, key: tuple[str, str], regime: str) -> None:
         """Set the regime now; the one before goes."""
-        before = self._regimes.get(key, regime)
-        if before != regime:
-            self.regime.remove(*key, before)
-        self._regimes[key] = regime
-        self.regime.labels(*key, regime).set(1)
+        self._show_info(self.regime, key, regime)
 
     def show_mode(self, key: tuple[str, str], mode: str) -> None:
         """Set the mode in effect; the one before goes."""
-        self.mode.remove_by_labels(dict(zip(POLICY, key, strict=True)))
-        self.mode.labels(*key, mode).set(1)
+        self._show_info(self.mode, key, mode)
 
     def show_conditions(
         self, key: tuple[str, str], conditions: Iterable[Mapping[str, Any]]
     ) -> None:
         """Set the conditions of a status; a condition's series with another reason goes."""
-        policy = dict(zip(POLICY, key, strict=True))
         for each in conditions:
-            self.condition.remove_by_labels({**policy, "condition": each["type"]})
-            value = _STATUS[each["status"]]
-            self.condition.labels(*key, each["type"], each["reason"]).set(value)
+            place = (*key, each["type"])
+            self._show_info(self.condition, place, each["reason"], _STATUS[each["status"]])
 
     def lose_sight(self, key: tuple[str, str]) -> None:
         """Remove what is known by looking at the target alone: it could not be looked at."""
@@ -195,10 +188,23 @@ class OperatorMetrics:
 
     def forget(self, key: tuple[str, str]) -> None:
         """Remove every series of a policy."""
-        self._regimes.pop(key, None)
+        self._info = {place: last for place, last in self._info.items() if place[1][:2] != key}
         labels = dict(zip(POLICY, key, strict=True))
         for family in self._per_policy():
             family.remove_by_labels(labels)
+
+    def _show_info(
+        self, gauge: Gauge, labels: tuple[str, ...], last: str, value: float = 1
+    ) -> None:
+        """Set the series with these labels and this last one; that with another last one goes.
+
+        Remembered, not searched for: a search goes through the series of all policies.
+        """
+        before = self._info.get((gauge, labels), last)
+        if before != last:
+            gauge.remove(*labels, before)
+        self._info[gauge, labels] = last
+        gauge.labels(*labels, last).set(value)
 
     def _per_policy(self) -> Iterable[Counter | Gauge | Histogram]:
         return (

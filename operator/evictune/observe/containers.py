@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from evictune.api.reasons import Reason
@@ -94,11 +95,17 @@ def _words(container: Container) -> Iterator[str]:
     literals = {e["name"]: e["value"] for e in container.get("env") or () if "value" in e}
     for part in (*(container.get("command") or ()), *(container.get("args") or ())):
         text = _VARIABLE.sub(lambda match: literals.get(match[1], match[0]), str(part))
-        try:
-            # One item may be a whole command line: ["sh", "-c", "vllm serve ..."].
-            yield from shlex.split(text)
-        except ValueError:
-            yield from text.split()
+        yield from _split(text)
+
+
+# The pods of a workload have the same command lines, tick after tick.
+@lru_cache(maxsize=4096)
+def _split(text: str) -> tuple[str, ...]:
+    """One item of a command line; it may be a whole one: ["sh", "-c", "vllm serve ..."]."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return tuple(text.split())
 
 
 def _port(container: Container, engine: Engine) -> int:
