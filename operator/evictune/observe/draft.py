@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,12 @@ class Draft:
     pod_faults: dict[PodKey, Unknown] = field(default_factory=dict)
     stray: str = ""
     doubtful: set[tuple[Measure, RankKey, float]] = field(default_factory=set)
+    _ranks: dict[RankKey, RankKey] = field(default_factory=dict)
+
+    def rank(self, pod: PodKey, rank: str) -> RankKey:
+        """The key of a rank, one object for all of its series: a fleet has hundred thousands."""
+        key = RankKey(pod, rank)
+        return self._ranks.setdefault(key, key)
 
     def add_value(self, measure: Measure, key: RankKey, value: float) -> None:
         """A gauge, or a counter's increase. Of values that repeat each other the largest stays."""
@@ -54,7 +61,7 @@ class Draft:
 
     def add_name(self, measure: Measure, key: RankKey, name: str) -> None:
         """The name by which a rank exposes a measure."""
-        self.names.setdefault(measure, {})[key] = name
+        self.names.setdefault(measure, {})[key] = sys.intern(name)
 
     def done(self) -> Snapshot:
         """The snapshot."""

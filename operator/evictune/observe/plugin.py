@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from evictune.api.knobs import KnobValues
 from evictune.api.observation import Reading, Unknown, Value
@@ -84,12 +85,18 @@ def read_plugin_page(samples: Iterable[Sample]) -> PluginPage:
     for sample in samples:
         rank = rank_of(sample.labels)
         if sample.name == PLUGIN_EVICTED:
-            counts[rank, sample.labels["region"]] = sample.value
+            counts[_counter(rank, sample.labels["region"])] = sample.value
         elif sample.name == PLUGIN_RECOMPUTED:
-            counts[rank, RECOMPUTED] = sample.value
+            counts[_counter(rank, RECOMPUTED)] = sample.value
         else:
             ranks[rank] = _said(ranks.get(rank, PluginRank()), sample)
     return PluginPage(ranks, counts)
+
+
+@lru_cache(maxsize=1024)
+def _counter(rank: str, counted: str) -> _Counter:
+    """One object for all pages: a window's scrapes of a fleet are kept."""
+    return rank, counted
 
 
 def _parse(text: str) -> PluginPage:

@@ -21,7 +21,7 @@ from evictune.observe.dialects import INFO_LABELS, MEANINGS, Kind, Measure, rank
 from evictune.observe.draft import Draft
 from evictune.observe.prometheus import AccessError, AnswerError, PrometheusClient, Series
 from evictune.observe.promql import EXPORTED, SERIES_LABEL, query, stray_query
-from evictune.observe.snapshot import PodKey, RankKey, Snapshot, SourceError
+from evictune.observe.snapshot import PodKey, Snapshot, SourceError
 from evictune.observe.target import EnginePod
 
 _THREADS = 4
@@ -210,7 +210,7 @@ def _add(draft: Draft, measure: Measure, series: Series, window: float, names: P
         ) from None
     if not pod.namespace or not pod.pod:
         return  # Belongs to no pod: a store that holds other things too may have such series.
-    key = RankKey(pod, rank_of(labels))
+    key = draft.rank(pod, rank_of(labels))
     draft.add_name(measure, key, labels.get(SERIES_LABEL, ""))
     match MEANINGS[measure].kind:
         case Kind.INFO:
