@@ -6,6 +6,7 @@ read afresh at each tick.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,14 +64,23 @@ class PolicyIndex:
 
     def __init__(self) -> None:
         self._entries: dict[Key, Entry] = {}
+        self._by_target: defaultdict[Target | None, dict[Key, Entry]] = defaultdict(dict)
 
     def put(self, entry: Entry) -> None:
         """Add or replace."""
+        self.remove(entry.key)
         self._entries[entry.key] = entry
+        self._by_target[entry.target][entry.key] = entry
 
     def remove(self, key: Key) -> Entry | None:
         """Remove, if present."""
-        return self._entries.pop(key, None)
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            sharing = self._by_target[entry.target]
+            del sharing[key]
+            if not sharing:
+                del self._by_target[entry.target]
+        return entry
 
     def get(self, key: Key) -> Entry | None:
         """The entry of a key."""
@@ -84,8 +94,8 @@ class PolicyIndex:
         """The other policies with the same target."""
         if entry.target is None:
             return []
-        others = self._entries.values()
-        return [o for o in others if o.target == entry.target and o.key != entry.key]
+        sharing = self._by_target.get(entry.target, {})
+        return [other for key, other in sharing.items() if key != entry.key]
 
     def older_rival(self, key: Key) -> Entry | None:
         """The oldest policy with the same target, if it is not this one."""

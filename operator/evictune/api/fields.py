@@ -7,15 +7,18 @@ default and the limits. The CRD, the parser and the reference page are all made 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, StrEnum
+from functools import cache
 from typing import Any
 
 from evictune.api.quantity import parse_decimal, parse_duration
 
 _METADATA_KEY = "evictune.api"
+# By class: every tick of every policy parses by it.
+_described: dict[type[Any], tuple[tuple[str, FieldInfo], ...]] = {}
 
 
 class FieldType(Enum):
@@ -157,12 +160,20 @@ def nested_default(description: str, cls: type[Any]) -> Any:
     return dataclasses.field(default_factory=cls, metadata={_METADATA_KEY: info})
 
 
-def described(cls: type[Any]) -> Iterator[tuple[str, FieldInfo]]:
+def described(cls: type[Any]) -> tuple[tuple[str, FieldInfo], ...]:
     """(attribute, its info with the JSON name filled in) of every described field of a class."""
-    for item in dataclasses.fields(cls):
-        info = item.metadata.get(_METADATA_KEY)
-        if info is not None:
-            yield item.name, dataclasses.replace(info, name=info.name or _camel_case(item.name))
+    if cls not in _described:
+        _described[cls] = _described_fields(cls)
+    return _described[cls]
+
+
+def _described_fields(cls: type[Any]) -> tuple[tuple[str, FieldInfo], ...]:
+    known = ((each.name, each.metadata.get(_METADATA_KEY)) for each in dataclasses.fields(cls))
+    return tuple(
+        (attribute, dataclasses.replace(info, name=info.name or _camel_case(attribute)))
+        for attribute, info in known
+        if info is not None
+    )
 
 
 def rules(cls: type[Any]) -> tuple[Rule, ...]:
@@ -175,9 +186,12 @@ def limit(info: FieldInfo, bound: str | int | None) -> Decimal | float | int | N
     """A bound of a field in Python's terms: Decimal, seconds or int."""
     if bound is None or isinstance(bound, int):
         return bound
-    if info.field_type is FieldType.DURATION:
-        return parse_duration(info.name, bound)
-    return parse_decimal(info.name, bound)
+    return _limit(info.field_type, info.name, bound)
+
+
+@cache
+def _limit(field_type: FieldType, name: str, bound: str) -> Decimal | float:
+    return (parse_duration if field_type is FieldType.DURATION else parse_decimal)(name, bound)
 
 
 def _field(info: FieldInfo, default: Any) -> Any:
