@@ -9,8 +9,8 @@ READY := .venv/.ready
 DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
 TEST_BINARIES := $(DEMO_BINARIES) kubelet helm base-image
 TESTS_FAST := tests/unit
-# Tests against a cluster wait for it half of their time: twice as many at once as processors, and
-# the files that take longest first.
+# Tests against a cluster wait for it half of their time: twice as many at once as processors. In the
+# order of the files: xdist would begin with those of many tests, and end with all engines at once.
 WAITERS := 4
 
 .DEFAULT_GOAL := help
@@ -47,7 +47,7 @@ demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster nee
 test: ## everything: unit, property, integration, end to end on a real node (root)
 	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases
-	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile -m "not quiet" tests/e2e tests/integration
+	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/e2e tests/integration
 	$(BIN)/python -m pytest -m quiet tests/e2e tests/integration
 
 test-fast: $(READY) ## unit tests: under a minute
