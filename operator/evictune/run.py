@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from asyncio import AbstractEventLoop as EventLoop
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,8 @@ API_CONNECTIONS = 2 * API_THREADS
 # An answer about a fleet is a million small objects, none of them in a circle. Looking for circles
 # after every 700 new ones, and through all that is kept, cost half of the time of reading it.
 GARBAGE_THRESHOLDS = (50_000, 20, 50)
+# Seconds until a thread that reads such an answer lets the event loop have its turn.
+SWITCH_INTERVAL = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,7 @@ def run_operator(
     """
     set_up_logging(log_format, verbose=verbose)
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     chosen = tuple(namespaces) or configuration.namespaces
     metrics = OperatorMetrics()
     _serve_metrics(configuration.metrics_address, metrics)

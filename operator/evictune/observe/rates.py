@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 _FELL = 0.999
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Scrape(Generic[K]):
     """The counters of one page at one time, in seconds."""
 
