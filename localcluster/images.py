@@ -105,6 +105,8 @@ def build_image(
         push = [*buildah, "push", *_signature_policy(scratch), tag]
         push.append(f"docker-archive:{partial}:{tag}")
         try:
+            # A build that was killed leaves its container, whose image could not be pruned.
+            run([*buildah, "rm", "--all"], "clearing up after builds", progress, lock=lock)
             run(build, f"building image {tag}", progress, lock=lock)
             partial.unlink(missing_ok=True)
             run(push, f"writing image {tag}", progress, lock=lock)

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from localcluster import background
+from localcluster import background, building
 from localcluster.binaries import ensure
+from localcluster.building import Progress, print_progress
 from localcluster.controlplane import ControlPlane, KubectlError
 from localcluster.images import base_image, build_image
 from localcluster.ledger import ledgers
@@ -170,6 +171,31 @@ def test_image_built_from_a_dockerfile(node: Node, pods: Pods, tmp_path: Path) -
     node.load_image(image.archive, image.reference)
     pods.start("one", node, image.reference)
     assert pods.kubectl("exec", "one", "--", "cat", "/file", "/answer") == "built in42\n"
+
+
+def test_an_interrupted_build_leaves_nothing_in_the_way_of_the_next(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its working container stood on an image that the next build then could not prune."""
+    monkeypatch.setattr(building, "PROGRESS_SECONDS", 0.5)
+    copied = f"FROM {node.base_image.reference}\nCOPY file /file\n"
+    seconds = f"{600 + time.time() % 1:f}"
+    (tmp_path / "file").write_text(seconds)
+
+    def interrupt(_: str) -> None:
+        if subprocess.run(["pgrep", "-f", f"sleep {seconds}"], check=False).returncode == 0:
+            raise KeyboardInterrupt
+
+    def build(steps: str, progress: Progress = print_progress) -> None:
+        (tmp_path / "Dockerfile").write_text(copied + steps)
+        archive = tmp_path / "image.tar"
+        tag = "localhost/evictune/test:interrupted"
+        build_image(tmp_path / "Dockerfile", tmp_path, tag, archive=archive, progress=progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        build(f"RUN sleep {seconds}\n", interrupt)
+    (tmp_path / "file").write_text("built anew")
+    build("RUN true\n")
 
 
 def test_second_node_ends_without_a_trace(
