@@ -137,7 +137,8 @@ def test_the_plugin_is_read_even_when_the_source_is_not_defined() -> None:
 
 
 def test_a_page_that_takes_long_to_parse_holds_up_nothing_else() -> None:
-    lines = (f'evictune_other_total{{engine="0",n="{number}"}} 1\n' for number in range(30_000))
+    name = "evictune_evicted_blocks_total"
+    lines = (f'{name}{{engine="0",region="lru",n="{n}"}} 1\n' for n in range(30_000))
     page = PLUGIN + "".join(lines)
 
     async def longest_pause(looking: asyncio.Task[Observation]) -> float:
