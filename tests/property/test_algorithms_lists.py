@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES, Setting
-from evictune_policies.algorithms.operations import expired
+from evictune_policies.algorithms.operations import Visit, expired
 from evictune_policies.algorithms.pool import NONE, clear
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.plain_replay import (
@@ -20,7 +21,7 @@ from tests.support.plain_replay import (
     replay_plain,
     setting_of,
 )
-from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, workloads
+from tests.support.plain_workloads import BLOCK_TOKENS, LONGEST, workload, workloads
 from tests.support.reference_cache import (
     Content,
     ExpectedTailCache,
@@ -164,21 +165,43 @@ def test_block_numbers_mean_nothing(
     )
 
 
+class WatchedCache(PlainCache):
+    """finished: of every block, whether who let go of it last had finished."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.finished: dict[int, bool] = {}
+
+    def _release(self, visit: Visit) -> None:
+        self.finished.update(dict.fromkeys(self.held[visit.request], bool(visit.finished)))
+        super()._release(visit)
+
+
+# Of this one a preempted request's copy of a block stayed when all before it had gone.
+COPY = workload(972, 7)
+
+
 @pytest.mark.parametrize("name", [name for name in LISTS if name != "lru"])
 @settings(max_examples=20, deadline=None)
 @given(workloads(), CAPACITIES, st.booleans())
+@example(COPY, LONGEST, True)
 def test_nothing_is_stranded(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool
 ) -> None:
-    """What is cached when all have ended can be hit: all that comes before it is cached, too."""
+    """What is cached when all have ended can be hit: all that comes before it is cached, too.
+
+    The exception is the copy of a block that a preempted request computed anew, as vLLM does with
+    the last one: its region was settled when it was let go, and nobody comes back for it.
+    """
     setting = setting_of(requests, capacity, BLOCK_TOKENS, xi_tokens=12, q_hat_tokens=3)
-    cache = PlainCache(requests, POLICIES[name], setting)
+    cache = WatchedCache(requests, POLICIES[name], setting)
     drive(cache, requests, overlap=overlap)
     while (block := expired(cache.state, cache.pool, 0.0)) != NONE:
         clear(cache.pool, block)
     for content in np.flatnonzero(cache.pool.resident != NONE):
         parent = cache.pool.parent[content]
-        assert parent == NONE or cache.pool.resident[parent] != NONE
+        if cache.finished[int(cache.pool.resident[content])]:
+            assert parent == NONE or cache.pool.resident[parent] != NONE
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -14,7 +14,8 @@ The paper counts what a conversation has in the cache. For blocks in chains that
 - A preempted request comes back for its blocks, and its H is not known: they are protected whole
   until it ends or they are filled anew. The exception is an xi so large that no request of this
   model has anything to protect; then the order is LRU's.
-- A block's region is settled when it is freed.
+- A block's region is settled when it is freed. So the copy of a block that a preempted request
+  computes anew (vLLM: the last one of a prompt of whole blocks) may outlast what comes before it.
 
 This is the plugin's policy (`engine.tlru`), block for block. At xi 0, and at an xi above all that
 can occur, it is `prefix_lru`.
