@@ -5,7 +5,7 @@ Label values are policies and members of closed lists; the series of a deleted p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
@@ -22,6 +22,7 @@ class OperatorMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._info: dict[tuple[Gauge, tuple[str, ...]], str] = {}
+        self._engines: dict[tuple[str, str], frozenset[tuple[str, str]]] = {}
         self._describe_policies()
         self._describe_conditions()
         self._describe_ticks()
@@ -32,6 +33,18 @@ class OperatorMetrics:
             "evictune_decisions",
             "Transitions by reason.",
             (*POLICY, "reason"),
+            registry=self.registry,
+        )
+        self.last_decision = Gauge(
+            "evictune_last_decision_timestamp_seconds",
+            "When the last transition of this reason was, since the operator started.",
+            (*POLICY, "reason"),
+            registry=self.registry,
+        )
+        self.engine = Gauge(
+            "evictune_policy_engine_info",
+            "1 for each engine rank of the policy's target, by pod: joins engines to policies.",
+            (*POLICY, "pod", "engine"),
             registry=self.registry,
         )
         self.regime = Gauge(
@@ -48,7 +61,7 @@ class OperatorMetrics:
         )
         self.reading = Gauge(
             "evictune_reading",
-            "Readings as decided upon, in seconds, shares or per second; absent while unknown.",
+            "Readings as decided upon: seconds, shares, counts, per second; absent while unknown.",
             (*POLICY, "reading"),
             registry=self.registry,
         )
@@ -168,6 +181,16 @@ class OperatorMetrics:
         """Set the regime now; the one before goes."""
         self._show_info(self.regime, key, regime)
 
+    def show_engines(self, key: tuple[str, str], engines: Collection[tuple[str, str]]) -> None:
+        """Set the engine ranks seen, each a pod's name and a rank; those gone go."""
+        before = self._engines.pop(key, frozenset())
+        for gone in before.difference(engines):
+            self.engine.remove(*key, *gone)
+        for new in set(engines).difference(before):
+            self.engine.labels(*key, *new).set(1)
+        if engines:
+            self._engines[key] = frozenset(engines)
+
     def show_mode(self, key: tuple[str, str], mode: str) -> None:
         """Set the mode in effect; the one before goes."""
         self._show_info(self.mode, key, mode)
@@ -183,6 +206,7 @@ class OperatorMetrics:
     def lose_sight(self, key: tuple[str, str]) -> None:
         """Remove what is known by looking at the target alone: it could not be looked at."""
         labels = dict(zip(POLICY, key, strict=True))
+        self.show_engines(key, ())
         for family in (self.regime, self.slo_met, self.reading):
             family.remove_by_labels(labels)
 
@@ -190,6 +214,7 @@ class OperatorMetrics:
         """Remove every series of a policy."""
         self._info = {place: last for place, last in self._info.items() if place[1][:2] != key}
         labels = dict(zip(POLICY, key, strict=True))
+        self._engines.pop(key, None)
         for family in self._per_policy():
             family.remove_by_labels(labels)
 
@@ -209,6 +234,8 @@ class OperatorMetrics:
     def _per_policy(self) -> Iterable[Counter | Gauge | Histogram]:
         return (
             self.decisions,
+            self.last_decision,
+            self.engine,
             self.regime,
             self.slo_met,
             self.reading,

@@ -33,6 +33,7 @@ from evictune.operator_metrics import OperatorMetrics
 INVALID_INTERVAL = 60.0
 RETRY_STALE = 0.5
 
+_TTFT = ("ttft_seconds", "ttft_lower_seconds", "ttft_upper_seconds", "ttft_requests")
 _READINGS = (
     "queue_time",
     "kv_usage",
@@ -45,6 +46,8 @@ _READINGS = (
     "evicted_protected",
     "evicted_tel_safe",
     "evicted_lru",
+    "recomputed_tokens",
+    "prompt_tokens_per_request",
 )
 
 P = ParamSpec("P")
@@ -208,6 +211,7 @@ class Ticker:
         self._seen.add(key)
         for record in decision.audit:
             self._metrics.decisions.labels(*key, str(record.reason)).inc()
+            self._metrics.last_decision.labels(*key, str(record.reason)).set(record.time)
             log.info("%s: %s", record.reason, record.message, extra=_fields(policy, record))
         if decision.memory.regime is not None:
             self._metrics.show_regime(key, str(decision.memory.regime.name))
@@ -217,6 +221,8 @@ class Ticker:
         for condition in decision.conditions:
             if condition.type is ConditionType.SLO_MET:
                 self._metrics.show_slo(key, condition.status)
+        engines = {(each.pod, each.engine) for each in observation.engines}
+        self._metrics.show_engines(key, engines)
         for name, value in readings_of(observation).items():
             self._metrics.show_reading(key, name, value)
         applied = decision.memory.applied
@@ -250,11 +256,12 @@ def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:
 
 
 def readings_of(observation: Observation) -> dict[str, float | None]:
-    """Readings by name; None where there is no value."""
+    """Readings by name; None where there is no value. The TTFT's upper bound may be infinite."""
     ttft = observation.ttft
-    readings: dict[str, float | None] = {
-        "ttft_seconds": ttft.estimate if isinstance(ttft, Interval) else None
-    }
+    readings: dict[str, float | None] = dict.fromkeys(_TTFT)
+    if isinstance(ttft, Interval):
+        told = (ttft.estimate, ttft.lower, ttft.upper, ttft.requests)
+        readings = dict(zip(_TTFT, told, strict=True))
     for name in _READINGS:
         reading = getattr(observation, name)
         readings[name] = reading.value if isinstance(reading, Value) else None

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from evictune.api.decision import Decision, DecisionRecord, Memory, WriteKnobs
 from evictune.api.knobs import KnobValues
-from evictune.api.observation import Observation, TargetState, Unknown
+from evictune.api.observation import Interval, Observation, TargetState, Unknown
 from evictune.api.policy import EvictionPolicy, FleetMode
 from evictune.api.reasons import Reason
 from evictune.index import PolicyIndex, entry_of
 from evictune.kube import ApiError
 from evictune.operator_metrics import OperatorMetrics
-from evictune.tick import INVALID_INTERVAL, RETRY_STALE, Outcome, Ticker
+from evictune.tick import INVALID_INTERVAL, RETRY_STALE, Outcome, Ticker, readings_of
 
 from tests.support.fake_api import FakeApi
 from tests.support.fake_clock import EPOCH
@@ -268,6 +270,42 @@ def test_readings_and_decisions_are_counted(scene: Scene) -> None:
     scene.metrics.forget(KEY)
     names = {s.name for f in scene.metrics.registry.collect() for s in f.samples if s.labels}
     assert names == set()
+
+
+def test_the_ttft_is_told_as_the_interval_that_it_is_known_by() -> None:
+    unknown = missing_target()
+    readings = readings_of(replace(unknown, ttft=Interval(0.8, math.inf, 0.9, 412)))
+    assert readings["ttft_lower_seconds"] == 0.8
+    assert readings["ttft_upper_seconds"] == math.inf
+    assert (readings["ttft_seconds"], readings["ttft_requests"]) == (0.9, 412)
+    assert set(readings_of(unknown)) == set(readings)
+    assert not any(readings_of(unknown).values())
+
+
+def test_a_decision_is_told_with_its_time(scene: Scene) -> None:
+    scene.tick()
+    labels = {"namespace": "ns", "policy": "chat", "reason": "RegimeChanged"}
+    sample = scene.metrics.registry.get_sample_value
+    assert sample("evictune_last_decision_timestamp_seconds", labels) == EPOCH
+
+
+def test_engines_of_a_policy_come_and_go() -> None:
+    metrics = OperatorMetrics()
+    metrics.show_engines(("ns", "other"), {("owl-a", "0")})
+    metrics.show_engines(KEY, {("owl-a", "0"), ("owl-b", "0")})
+    metrics.show_engines(KEY, {("owl-b", "0"), ("owl-b", "1")})
+    assert _engines(metrics, "chat") == [("owl-b", "0"), ("owl-b", "1")]
+    metrics.forget(KEY)
+    assert _engines(metrics, "chat") == []
+    metrics.show_engines(KEY, {("owl-b", "0")})
+    assert _engines(metrics, "chat") == [("owl-b", "0")]
+    assert _engines(metrics, "other") == [("owl-a", "0")]
+
+
+def _engines(metrics: OperatorMetrics, policy: str) -> list[tuple[str, str]]:
+    samples = next(iter(metrics.engine.collect())).samples
+    labels = [s.labels for s in samples if s.labels["policy"] == policy]
+    return sorted((each["pod"], each["engine"]) for each in labels)
 
 
 def test_a_tick_that_ends_early_tells_the_conditions_that_it_wrote(scene: Scene) -> None:
