@@ -29,7 +29,9 @@ groups:
     rules:
       - alert: Lost
         expr: absent(evictune_leading)
-        annotations: {summary: "{{ $labels.pod }} is lost"}
+        annotations:
+          summary: "{{ $labels.pod }} is lost"
+          runbook_url: https://evictune.io/docs/runbooks/lost
 """
 
 
@@ -85,6 +87,16 @@ def test_dashboards_and_rules_come_through_as_they_are(chart: Path) -> None:
     (rule,) = objects["PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(RULES)
     assert rule["metadata"]["labels"]["release"] == "kube-prometheus-stack"
+
+
+def test_the_alerts_pages_may_be_kept_elsewhere(chart: Path, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    pages = "https://wiki.example/a b/"
+    file.write_text(yaml.safe_dump({"rules": {"enabled": True, "runbooks": pages}}))
+    (rule,) = by_kind(template(file, chart))["PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load(
+        RULES.replace("https://evictune.io/docs/runbooks/", pages)
+    )
 
 
 def test_kinds_that_the_cluster_does_not_know_are_left_out(chart: Path) -> None:

@@ -84,8 +84,8 @@ def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
     monkeypatch.chdir(tmp_path)
     for path, text in {
         "dashboards/json/fleet.json": "{}\n",
-        "dashboards/rules/alerts.yaml": "groups: []\n",
-        "dashboards/rules/alerts_test.yaml": "rule_files: [alerts.yaml]\n",
+        "rules/alerts.yaml": "groups: []\n",
+        "rules/tests/alert.yaml": "rule_files: [../alerts.yaml]\n",
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)

@@ -72,7 +72,8 @@ _OWN = """\
 ## Of the operator itself
 
 Served on `metricsAddress` (the chart's port `metrics`), also by an operator that waits for its
-Lease.
+Lease. The label `namespace` is the policy's: scrape with `honor_labels: true`, as the chart's
+PodMonitor does.
 """
 
 
