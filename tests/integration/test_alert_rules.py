@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.alert_rules import RULES, TESTS
-
-
-def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    binary = shutil.which("promtool")
-    assert binary, "promtool is not on the PATH: apt-get install --yes prometheus"
-    return subprocess.run([binary, *arguments], capture_output=True, text=True, check=False)
+from tests.support.promtool import promtool
 
 
 def test_promtool_accepts_the_rules() -> None:

@@ -50,14 +50,27 @@ class Prometheus:
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The instant vector of an expression."""
         query = urllib.parse.urlencode({"query": expression})
-        with _open(f"{self.url}/api/v1/query?{query}") as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        found: list[dict[str, Any]] = self._get(f"query?{query}")["result"]
         return found
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule, as the API shows it."""
+        return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
+
+    def _get(self, path: str) -> dict[str, Any]:
+        with _open(f"{self.url}/api/v1/{path}") as answer:
+            data: dict[str, Any] = json.load(answer)["data"]
+        return data
 
 
 @contextmanager
-def prometheus(address: str, directory: Path, interval: str) -> Iterator[Prometheus]:
-    """Run it for as long as the `with` block lasts; it listens on `address`."""
+def prometheus(
+    address: str, directory: Path, interval: str, rules: Path | None = None
+) -> Iterator[Prometheus]:
+    """Run it for as long as the `with` block lasts; it listens on `address`.
+
+    `interval`: of scrapes and, where there is a file of rules, of their evaluation.
+    """
     binary = shutil.which("prometheus")
     assert binary, "prometheus is not on the PATH: apt-get install --yes prometheus"
     directory.mkdir()
@@ -65,9 +78,16 @@ def prometheus(address: str, directory: Path, interval: str) -> Iterator[Prometh
         "job_name": "pods",
         "scrape_interval": interval,
         "scrape_timeout": interval,
+        # As the chart's PodMonitor has it: the operator's label `namespace` is the policy's.
+        "honor_labels": True,
         "file_sd_configs": [{"files": [str(directory / TARGETS)]}],
     }
-    (directory / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    configuration = {
+        "global": {"evaluation_interval": interval},
+        "rule_files": [str(rules)] if rules else [],
+        "scrape_configs": [job],
+    }
+    (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     port = free_port(address)
     program = Program(
         "prometheus",
