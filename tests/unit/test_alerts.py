@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from tests.support.alert_rules import (
     recorded,
     rules,
 )
+from tests.support.page_commands import blocks, commands
 from tests.support.promql_names import exported, names_in
 
 PAGES = ROOT / "docs/runbooks"
@@ -32,9 +31,8 @@ SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 ALERTS = sorted(alerts())
 # Made by Prometheus itself.
 OF_PROMETHEUS = {"up"}
-KUBECTL = {"auth", "delete", "describe", "diff", "get", "logs", "patch", "rollout", "scale"}
-KUBECTL |= {"apply", "edit", "explain"}
-TOOLS = {"grep"}
+# What kubectl takes is asked of kubectl itself, in tests/integration/test_runbook_commands.py.
+TOOLS = {"kubectl", "grep"}
 
 
 def pages_base() -> str:
@@ -51,27 +49,6 @@ def examples() -> list[dict[str, Any]]:
     """Every time at which promtool is told which alerts shall fire."""
     tests = [test for path in TESTS for test in yaml.safe_load(read(path))["tests"]]
     return [each for test in tests for each in test.get("alert_rule_test", [])]
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """The lines of the fenced blocks of a language."""
-    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    return [line.strip() for block in found for line in block.splitlines() if line.strip()]
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """Every command of the blocks and between backticks, as words; pipes are taken apart."""
-    told = [
-        each.replace("\\|", "|") for each in re.findall(r"`((?:evictune|kubectl) [^`]+)`", text)
-    ]
-    for line in [*blocks(text, "sh"), *told]:
-        words: list[str] = []
-        for word in [*shlex.split(line), "|"]:
-            if word == "|":
-                yield words
-                words = []
-            else:
-                words.append(word)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.get("alert") or rule["record"])
@@ -141,8 +118,6 @@ def test_what_a_page_has_people_type_exists(path: Path) -> None:
     for words in commands(read(path)):
         if words[0] == "evictune":
             make_parser().parse_args(words[1:])
-        elif words[0] == "kubectl":
-            assert words[1] in KUBECTL, words
         else:
             assert words[0] in TOOLS, words
     for query in blocks(read(path), "promql"):
