@@ -1,6 +1,7 @@
 """Every number of the demonstration, once.
 
-docs/demo.md explains the choices; the tests check the ones that can be checked without an engine.
+docs/explanation/demo.md explains the choices; the tests check the ones that can be checked without
+an engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The write protocol's crash table: docs/write-protocol.md, a row a test.
+"""The write protocol's crash table: docs/explanation/write-protocol.md, a row a test.
 
 The operator is a real process before a real API server, with a proxy between them that holds one
 request. While it is held, the operator is killed with SIGKILL; then a new one is started.

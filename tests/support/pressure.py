@@ -1,6 +1,7 @@
 """A trace on which T-LRU shows: long conversations, and one-shot prompts that push them out.
 
-As in docs/demo.md, in Mooncake's format and so in blocks of 512 tokens: conversations over
+As in docs/explanation/demo.md, in Mooncake's format and so in blocks of 512 tokens:
+conversations over
 documents of 38 blocks that grow by two blocks a turn, and after each turn six one-shot prompts of
 six blocks. After twelve turns a new session over the same document begins.
 """

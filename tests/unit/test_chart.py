@@ -101,7 +101,9 @@ def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
     assert not list((files / "dashboards").iterdir())
 
 
-@pytest.mark.parametrize("page", ["docs/install.md", "charts/evictune/README.md", "README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/how-to/install.md", "charts/evictune/README.md", "README.md"]
+)
 def test_pages_set_only_values_that_exist(page: str) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     named = re.findall(r'--set "?([A-Za-z.]+)=', (ROOT / page).read_text())
@@ -117,7 +119,7 @@ def test_pages_set_only_values_that_exist(page: str) -> None:
 
 def test_the_installation_page_names_the_current_chart() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    text = (ROOT / "docs/install.md").read_text()
+    text = (ROOT / "docs/how-to/install.md").read_text()
     assert set(re.findall(r"evictune-([0-9.]+)\.tgz", text)) == {chart["version"]}
     assert set(re.findall(r"/evictune:([0-9.]*[0-9])", text)) == {chart["appVersion"]}
 

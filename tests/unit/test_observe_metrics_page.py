@@ -1,4 +1,4 @@
-"""The table of names is whole (that docs/metrics.md follows it, test_crd.py proves)."""
+"""The table of names is whole (that docs/reference/metrics.md follows it, test_crd.py proves)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/policies.md: every policy has its paragraph and its measured rows, and no other has."""
+"""docs/explanation/policies.md: every policy has its paragraph and its rows, and no other has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from evictune_policies.algorithms.catalog import POLICIES
 
-from scripts.policy_figures import PAGE, STUDIES, with_section
+from scripts.policy_figures import FIGURES, PAGE, STUDIES, with_section
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -15,8 +15,8 @@ def test_every_policy_is_measured(name: str) -> None:
     page = PAGE.read_text("utf-8")
     section = page.split(f"<!-- measured: {name} -->")[1].split(f"<!-- end: {name} -->")[0]
     assert re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE) == list(POLICIES)
-    assert f"figures/policies-{name}.svg" in page
-    assert (PAGE.parent / "figures" / f"policies-{name}.svg").read_text("utf-8").startswith("<svg")
+    assert f"../figures/policies-{name}.svg" in page
+    assert (FIGURES / f"policies-{name}.svg").read_text("utf-8").startswith("<svg")
 
 
 def test_every_policy_has_a_paragraph() -> None:

@@ -236,7 +236,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_documentation(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "trace-format.md").read_text()
     lines = [line.strip() for line in page.splitlines() if line.startswith(" " * 8)]
     trace = native.read(write_lines(tmp_path / "log", lines))
     check_trace(trace)

@@ -198,6 +198,6 @@ def test_names_in_a_trace_do_not_steer_the_terminal(tmp_path: Path) -> None:
 
 def test_every_repair_is_explained() -> None:
     """The rules' names appear in reports; the page tells what they mean."""
-    page = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "trace-format.md").read_text()
     for rule in REPAIRS:
         assert f"`{rule}`" in page

@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the parser: what --help says, and what it does not."""
+"""docs/reference/cli.md, made from the parser: what --help says, and what it does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ On a terminal text is as wide as the terminal (60 to 120 columns), else 100. Col
 unless `NO_COLOR` is set.
 
 `--output json` prints `{"schema": "evictune.io/COMMAND/v1", "items": [...]}`, one item a
-policy; the fields are described in [output.schema.json](reference/output.schema.json). Fields may
+policy; the fields are described in [output.schema.json](output.schema.json). Fields may
 be added within v1; none is renamed or removed.
 
 | exit code | meaning |

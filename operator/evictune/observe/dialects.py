@@ -2,8 +2,8 @@
 
 A `Meaning` says what a measure is, and how it is read and pooled, whatever the engine calls it. A
 `Name` says where an engine of some version keeps it. Where an engine rank exposes several names of
-one measure, the first in the table wins; names are never summed. docs/metrics.md is generated from
-these two tables (`python -m evictune.observe.metrics_page`).
+one measure, the first in the table wins; names are never summed. docs/reference/metrics.md
+is made from these two tables (`make generate`).
 
 Sources. vLLM: vllm/engine/metrics.py of 0.6 (V0), vllm/v1/metrics/loggers.py of 0.8, 0.10 and 0.32
 (the last captured under tests/data/exposition), and the pull requests that changed a name: 4464 and

@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the table of names."""
+"""docs/reference/metrics.md, written from the table of names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ bucket, the reading is Unknown (`Implausible`).
 
 A **Prometheus** source must label the series with `namespace` and `pod`, as the usual pod
 discovery does; the source's option `labels` names others (see the
-[configuration](reference/configuration.md)). Every sampler asks one query for each measure, for all
+[configuration](configuration.md)). Every sampler asks one query for each measure, for all
 policies with the same source and window, and one more while a namespace has no series at all. The
 window should span several scrape intervals. The store evaluates at its own clock. An increase
 counts only while its series is still there; a gauge without a mark of staleness, of a pod replaced
@@ -78,7 +78,7 @@ PodMonitor does.
 
 
 def _page() -> Iterator[str]:
-    """docs/metrics.md, line by line."""
+    """docs/reference/metrics.md, line by line."""
     yield _INTRODUCTION
     yield "| measure | engine | name | versions | read as | unit | pooled |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
@@ -104,5 +104,5 @@ def _page() -> Iterator[str]:
 
 
 def metrics_page() -> str:
-    """The text of docs/metrics.md."""
+    """The text of docs/reference/metrics.md."""
     return "\n".join(_page()) + "\n"

@@ -1,6 +1,7 @@
 """A vLLM general plugin that chooses which cached KV blocks are evicted first.
 
-vLLM calls :func:`register` in every process that loads general plugins. See ``docs/plugin.md``.
+vLLM calls :func:`register` in every process that loads general plugins. See
+``docs/reference/plugin.md``.
 """
 
 import logging

@@ -72,7 +72,7 @@ def _add_trace(command: arguments.Parser) -> None:
         "--format",
         default="auto",
         metavar="NAME",
-        help="of the trace; auto (the default) finds out; see docs/trace-format.md",
+        help="of the trace; auto (the default) finds out; see docs/reference/trace-format.md",
     )
     command.add_argument(
         "--block-tokens",
@@ -285,4 +285,4 @@ def _policies(_: argparse.Namespace) -> None:
         for policy in POLICIES.values()
     ]
     print(table(("policy", "set by", "kind", "what goes first"), rows, left=4))
-    print("\nWhere each comes from, and when to choose it: docs/policies.md")
+    print("\nWhere each comes from, and when to choose it: docs/explanation/policies.md")

@@ -1,4 +1,4 @@
-"""The native trace format: an engine's request log. docs/trace-format.md defines it.
+"""The native trace format: an engine's request log. docs/reference/trace-format.md defines it.
 
 JSON Lines, gzip at will: a header, then events in the order in which they happened, each an array
 that begins with its name. No text and no token ids: blocks appear as salted, chained hashes.

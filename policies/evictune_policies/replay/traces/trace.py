@@ -42,7 +42,8 @@ class Trace:
     think: seconds from the finish of `previous` to this arrival; NaN: `arrival` is fixed; [n].
     tenant: index into `tenants`; [n].
     final: whether it is the last turn of its conversation, as far as the trace shows; [n].
-    repairs: what was wrong with the source and was repaired, and how often (docs/trace-format.md).
+    repairs: what was wrong with the source and was repaired, and how often
+        (docs/reference/trace-format.md).
     """
 
     name: str
