@@ -14,7 +14,7 @@ TESTS_FAST := tests/unit
 WAITERS := 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long bench lint format generate snapshots constraints clean
+.PHONY: help demo test test-fast test-long bench lint docs format generate snapshots constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -66,6 +66,10 @@ lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m evictune.generate --check
 	$(BIN)/python scripts/chart_files.py --check
+	$(BIN)/python -m scripts.reference_pages --check
+
+docs: $(READY) ## the documentation site, into build/site (open index.html)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
@@ -74,6 +78,7 @@ format: $(READY) ## let ruff rewrite what it can
 generate: $(READY) ## CRD, reference pages, the chart's schema, table of values and copies
 	$(BIN)/python -m evictune.generate
 	$(BIN)/python scripts/chart_files.py
+	$(BIN)/python -m scripts.reference_pages
 
 snapshots: $(READY) ## keep what Helm makes of the chart now: look at the difference
 	$(BIN)/python -m tests.support.chart_snapshots

@@ -61,13 +61,16 @@ installed beside the plugin.
 
 def cli_page() -> str:
     """The page."""
-    lines = [_INTRODUCTION]
-    for name, parser in _commands(make_parser()).items():
-        lines += [f"## {name}", "", parser.description or "", "", f"    {_usage(parser)}", ""]
-        rows = list(_rows(parser))
+    return "\n".join([_INTRODUCTION, *command_sections(make_parser())]).rstrip() + "\n"
+
+
+def command_sections(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Each command of a parser, line by line: what it does, its usage, its arguments."""
+    for name, command in _commands(parser).items():
+        yield from (f"## {name}", "", command.description or "", "", f"    {_usage(command)}", "")
+        rows = list(_rows(command))
         if rows:
-            lines += ["| argument | meaning |", "| --- | --- |", *rows, ""]
-    return "\n".join(lines).rstrip() + "\n"
+            yield from ("| argument | meaning |", "| --- | --- |", *rows, "")
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

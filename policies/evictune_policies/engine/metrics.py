@@ -63,22 +63,24 @@ def families(reports: Iterable[Report]) -> list[Metric]:
     """Build the series of all ranks."""
     info = GaugeMetricFamily(
         "evictune_policy_info",
-        "Eviction policy in force in the scheduler; 1.",
+        "Eviction policy in force in the scheduler; 1. Revision 0: there is no valid document.",
         labels=["policy", "xi_tokens", "q_hat_tokens", "revision", "engine"],
     )
     eligible = GaugeMetricFamily(
         "evictune_engine_eligible",
-        "Whether the engine takes other policies than stock LRU, else the reason.",
+        "1: the engine takes other policies than stock LRU. 0: it does not, for this reason.",
         labels=["engine", "reason"],
     )
     evicted = CounterMetricFamily(
         "evictune_evicted_blocks",
-        "Cached blocks evicted, by the region of the free queue they were in.",
+        "Cached blocks evicted, by the region of the free queue they were in: lru (stock order), "
+        "tel-safe, protected.",
         labels=["engine", "region"],
     )
     recomputed = CounterMetricFamily(
         "evictune_recomputed_tokens",
-        "Tokens computed again because their cached blocks were evicted; counted low.",
+        "Tokens computed again because their cached blocks were evicted; counted low, by at most "
+        "a fifth of a prefix.",
         labels=["engine"],
     )
     change = SummaryMetricFamily(

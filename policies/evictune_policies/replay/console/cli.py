@@ -23,7 +23,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """The console script. Errors become one line on standard error."""
     _open_closed_streams()
     try:
-        options = _parser().parse_args(given)
+        options = make_parser().parse_args(given)
         options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -50,7 +50,8 @@ def _open_closed_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - to the end
 
 
-def _parser() -> arguments.Parser:
+def make_parser() -> arguments.Parser:
+    """The whole grammar."""
     parser = arguments.Parser(
         prog="evictune-replay",
         description="Replays a request trace under KV-cache eviction policies, and says which "
@@ -61,9 +62,15 @@ def _parser() -> arguments.Parser:
     _add_curve(commands)
     _add_advise(commands)
     _add_convert(commands)
-    listed = commands.add_parser("policies", help="list the policies")
+    listed = _add(commands, "policies", "list the policies")
     listed.set_defaults(command=_policies)
     return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction[arguments.Parser], name: str, text: str
+) -> arguments.Parser:
+    return commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
 
 
 def _add_trace(command: arguments.Parser) -> None:
@@ -174,7 +181,7 @@ def _add_parameters(command: arguments.Parser, default: str) -> None:
 
 
 def _add_compare(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
-    command = commands.add_parser("compare", help="policies against each other on one trace")
+    command = _add(commands, "compare", "policies against each other on one trace")
     _add_trace(command)
     command.add_argument(
         "--capacity",
@@ -189,7 +196,7 @@ def _add_compare(commands: argparse._SubParsersAction[arguments.Parser]) -> None
 
 
 def _add_curve(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
-    command = commands.add_parser("curve", help="policies over a range of capacities or loads")
+    command = _add(commands, "curve", "policies over a range of capacities or loads")
     _add_trace(command)
     command.add_argument("--over", choices=("capacity", "load"), required=True)
     command.add_argument(
@@ -213,7 +220,7 @@ def _add_curve(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
 
 
 def _add_advise(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
-    command = commands.add_parser("advise", help="which policy and xi, and whether any can help")
+    command = _add(commands, "advise", "which policy and xi, and whether any can help")
     _add_trace(command)
     command.add_argument(
         "--capacity",
@@ -256,7 +263,7 @@ def _add_advise(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
 
 
 def _add_convert(commands: argparse._SubParsersAction[arguments.Parser]) -> None:
-    command = commands.add_parser("convert", help="write a trace in another format")
+    command = _add(commands, "convert", "write a trace in another format")
     _add_trace(command)
     command.add_argument("--to", choices=("native",), required=True)
     command.add_argument("-o", "--output", metavar="FILE", required=True)
