@@ -14,7 +14,7 @@ TESTS_FAST := tests/unit
 WAITERS := 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long bench lint docs format generate snapshots constraints clean
+.PHONY: help ready demo test test-fast test-long bench lint docs format generate snapshots constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ demo-binaries: supported-python
 test-binaries: supported-python
 	@$(PYTHON) -m localcluster.prepare install-packages prometheus
 	@$(PYTHON) -m localcluster.prepare build $(TEST_BINARIES)
+
+ready: ## what the demonstration and the tutorial need: .venv and a control plane, built once
+	@$(MAKE) --no-print-directory -j2 $(READY) demo-binaries
 
 demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster needed (KEEP=1 leaves it up)
 	@$(MAKE) --no-print-directory -j2 $(READY) demo-binaries

@@ -28,7 +28,9 @@ def expanded(nav: Sequence[Entry], docs: Path) -> list[Entry]:
         if not isinstance(value, str) or not value.endswith("/"):
             found.append(entry)
             continue
-        pages = sorted((docs / value).glob("*.md"), key=lambda page: (page.name not in _FIRST, page))
+        pages = sorted(
+            (docs / value).glob("*.md"), key=lambda page: (page.name not in _FIRST, page)
+        )
         if pages:
             found.append({title: [page.relative_to(docs).as_posix() for page in pages]})
     return found
