@@ -39,12 +39,7 @@ class TutorialError(RuntimeError):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m demo.tutorial", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    commands.add_parser("deployment", help="print the engine's manifest")
-    load = commands.add_parser("load", help="send requests until Ctrl-C")
-    load.add_argument("--conversations", type=int, choices=range(1, 9), default=3)
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         if options.command == "deployment":
             print(yaml.safe_dump(deployment(cached_model()), sort_keys=False), end="")
@@ -56,6 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m demo.tutorial", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    commands.add_parser("deployment", help="print the engine's manifest")
+    load = commands.add_parser("load", help="send requests until Ctrl-C")
+    load.add_argument("--conversations", type=int, choices=range(1, 9), default=3)
+    return parser
 
 
 def endless(conversations: int) -> Load:

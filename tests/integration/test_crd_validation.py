@@ -20,6 +20,7 @@ from tests.support.operator_scene import install_crd
 from tests.support.situations import NOW, observe
 
 NAMESPACE = "crd-validation"
+PRESETS = sorted((Path(__file__).resolve().parents[2] / "policies/presets").glob("*.yaml"))
 POLICY: dict[str, Any] = {
     "apiVersion": "evictune.io/v1alpha1",
     "kind": "EvictionPolicy",
@@ -128,6 +129,14 @@ def test_the_good_policy_has_its_defaults_and_parses(kubectl: Kubectl) -> None:
     assert stored["spec"]["mode"] == "Recommend"
     assert stored["spec"]["behavior"]["knobTTL"] == "1h"
     assert parse_policy(stored).spec == parse_policy(POLICY).spec
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_presets_are_accepted(kubectl: Kubectl, preset: Path) -> None:
+    manifest = yaml.safe_load(preset.read_text())
+    manifest["metadata"]["namespace"] = NAMESPACE
+    answer = kubectl.apply(manifest, "--dry-run=server")
+    assert "created (server dry run)" in answer
 
 
 def test_a_part_of_behavior_keeps_the_other_defaults(kubectl: Kubectl) -> None:
