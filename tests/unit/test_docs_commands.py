@@ -22,10 +22,8 @@ from tests.support.docs_pages import PAGES, ROOT, Command, blocks, commands
 
 COMMANDS = [command for page in PAGES for command in commands(page)]
 # Everybody's: what they take is not ours to test.
-OTHERS = {".", "curl", "cp", "diff", "docker", "eval", "export", "git", "grep", "jq", "mkdir"} | {
-    "mv",
-    "rm",
-}
+OTHERS = {".", "curl", "cp", "diff", "docker", "git", "grep", "jq", "mkdir", "mv", "promtool", "rm"}
+OTHERS |= {"do", "done", "eval", "export", "for"}
 POLICY: dict[str, Any] = {
     "metadata": {"name": "chat-8b", "namespace": "serving"},
     "spec": {
