@@ -35,3 +35,13 @@ def test_a_section_is_exchanged_and_the_rest_stays() -> None:
     assert with_section(page, "x", "new") == page.replace("old", "new")
     with pytest.raises(ValueError, match="no section between <!-- measured: y -->"):
         with_section(page, "y", "new")
+
+
+def test_what_another_page_quotes_is_measured() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = (PAGE.parent / "hit-rate.md").read_text("utf-8").splitlines()
+    quoted = [row for row in rows if row.startswith(("| agentic", "| Mooncake"))]
+    assert len(quoted) == 2
+    for row in quoted:
+        _, _, *figures = row.strip("| ").split(" | ")
+        assert all(f" {figure} |" in page for figure in figures), row
