@@ -72,7 +72,7 @@ lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/python -m scripts.reference_pages --check
 
 docs: $(READY) ## the documentation site, into build/site (open index.html)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
