@@ -1,4 +1,4 @@
-"""Measure every policy on the traces at hand, for docs/explanation/policies.md.
+"""Measure every policy on the traces at hand, for docs/policies.md.
 
     python -m scripts.policy_figures [--check] [--agentic DIRECTORY]
 
@@ -29,7 +29,7 @@ from evictune_policies.replay.traces.reading import read_trace
 from evictune_policies.replay.traces.trace import Trace
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "explanation" / "policies.md"
+PAGE = ROOT / "docs" / "policies.md"
 FIGURES = ROOT / "docs" / "figures"
 MOONCAKE = ROOT / "tests" / "data" / "traces" / "mooncake-conversation.jsonl.xz"
 DRAWN = ("prefix-lru", "t-lru", "gdsf", "belady", "tail-belady", "infinite")

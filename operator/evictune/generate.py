@@ -34,7 +34,7 @@ def generated() -> Mapping[str, str]:
         CRD_FILE: _CRD_HEADER + yaml.safe_dump(crd(), sort_keys=False, width=100),
         "docs/reference/evictionpolicy.md": reference_markdown(),
         "docs/reference/configuration.md": configuration_markdown(),
-        "docs/reference/regimes.md": regimes_markdown(),
+        "docs/regimes.md": regimes_markdown(),
         "docs/reference/metrics.md": metrics_page(),
         "docs/reference/cli.md": cli_page(),
         "docs/reference/output.schema.json": json.dumps(output_schema(), indent=2) + "\n",

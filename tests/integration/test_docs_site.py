@@ -91,11 +91,11 @@ def test_runbooks_join_and_a_broken_link_fails(tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     runbook = tmp_path / "docs/runbooks/EvictuneMadeUp.md"
     runbook.parent.mkdir(exist_ok=True)
-    runbook.write_text("# EvictuneMadeUp\n\nSee [regimes](../reference/regimes.md).\n")
+    runbook.write_text("# EvictuneMadeUp\n\nSee [regimes](../regimes.md).\n")
     done = build(tmp_path, tmp_path / "site")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "runbooks/EvictuneMadeUp.html" in (tmp_path / "site/index.html").read_text("utf-8")
-    for broken in ("../reference/regimen.md", "../reference/regimes.md#no-such-heading"):
+    for broken in ("../regimen.md", "../regimes.md#no-such-heading"):
         runbook.write_text(f"# EvictuneMadeUp\n\nSee [regimes]({broken}).\n")
         done = build(tmp_path, tmp_path / "site")
         assert done.returncode != 0

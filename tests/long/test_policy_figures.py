@@ -1,4 +1,4 @@
-"""docs/explanation/policies.md shows what the policies do now, not what they once did."""
+"""docs/policies.md shows what the policies do now, not what they once did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/explanation/cases.md lists every field case, and what it names exists."""
+"""docs/cases.md lists every field case, and what it names exists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/explanation/cases.md").read_text("utf-8")
+PAGE = (ROOT / "docs/cases.md").read_text("utf-8")
 CASES = [
     "MN-1",
     "MN-2",

@@ -46,7 +46,8 @@ def _kubectl(command: Command) -> None:
         make_parser().parse_args(command.words[2:])
     if command.words[1] == "patch":
         assert command.words[2] == "evp"
-        change = json.loads(command.words[command.words.index("-p") + 1])
+        (flag,) = {"-p", "--patch"} & set(command.words)
+        change = json.loads(command.words[command.words.index(flag) + 1])
         parse_policy(POLICY | {"spec": POLICY["spec"] | change["spec"]})
     if command.words[1] == "explain":
         _check_field(command.words[2])

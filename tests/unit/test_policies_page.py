@@ -1,4 +1,4 @@
-"""docs/explanation/policies.md: every policy has its paragraph and its rows, and no other has."""
+"""docs/policies.md: every policy has its paragraph and its rows, and no other has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_every_policy_is_measured(name: str) -> None:
     page = PAGE.read_text("utf-8")
     section = page.split(f"<!-- measured: {name} -->")[1].split(f"<!-- end: {name} -->")[0]
     assert re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE) == list(POLICIES)
-    assert f"../figures/policies-{name}.svg" in page
+    assert f"figures/policies-{name}.svg" in page
     assert (FIGURES / f"policies-{name}.svg").read_text("utf-8").startswith("<svg")
 
 
@@ -39,7 +39,7 @@ def test_a_section_is_exchanged_and_the_rest_stays() -> None:
 
 def test_what_another_page_quotes_is_measured() -> None:
     page = PAGE.read_text("utf-8")
-    rows = (PAGE.parent / "hit-rate.md").read_text("utf-8").splitlines()
+    rows = (PAGE.parent / "explanation/hit-rate.md").read_text("utf-8").splitlines()
     quoted = [row for row in rows if row.startswith(("| agentic", "| Mooncake"))]
     assert len(quoted) == 2
     for row in quoted:

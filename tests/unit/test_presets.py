@@ -56,7 +56,7 @@ def test_it_says_why(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["prefix-lru", "t-lru", "infinite"])
 def test_its_figures_are_those_that_are_measured(name: str) -> None:
-    """docs/explanation/policies.md is compared with a replay; this page quotes it."""
+    """docs/policies.md is compared with a replay; this page quotes it."""
     shown = {"prefix-lru": "stock LRU", "t-lru": "T-LRU", "infinite": "nothing evicted"}[name]
     quoted = re.findall(rf"^\| {shown} \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     measured = re.findall(rf"^\| `{name}` \| (.*) \|$", MEASURED.read_text("utf-8"), re.MULTILINE)

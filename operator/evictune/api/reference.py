@@ -33,7 +33,7 @@ def reference_markdown() -> str:
 
 
 def regimes_markdown() -> str:
-    """docs/reference/regimes.md: every reason, what it means and what to do."""
+    """docs/regimes.md: every reason, what it means and what to do."""
     lines = [
         _GENERATED.format(source="operator/evictune/api/reasons.py"),
         "# Regimes and reasons",

@@ -64,7 +64,7 @@ def _conditions() -> dict[str, Any]:
         status={"enum": ["True", "False", "Unknown"], **_string("Whether it holds.")},
         observedGeneration=_integer("Generation of the spec that this is about."),
         lastTransitionTime=_time("When status last changed."),
-        reason=_string("Why, in one word; docs/reference/regimes.md explains each."),
+        reason=_string("Why, in one word; docs/regimes.md explains each."),
         message=_string("Why, in words."),
     )
     schema = _list("Ready, TargetFound, MetricsAvailable, PolicyActive, SLOMet.", 16, condition)

@@ -41,7 +41,7 @@ be added within v1; none is renamed or removed.
 
 One JSON object a line (`--log-format text`: the message, then `field=value`). Whatever is about a
 policy has `namespace` and `policy`; each transition of a decision has `reason`, one of
-[regimes.md](regimes.md), `decision_id`, which is the same from intent to verdict, and `from` and
+[regimes.md](../regimes.md), `decision_id`, which is the same from intent to verdict, and `from` and
 `to` where values change:
 
     kubectl logs deployment/evictune | jq -c 'select(.policy == "chat-8b" and .decision_id)'

@@ -119,7 +119,7 @@ def _history() -> dict[str, Schema]:
 
 def _diff() -> dict[str, Schema]:
     hold = {
-        "reason": _typed("string", "One word; docs/reference/regimes.md explains each."),
+        "reason": _typed("string", "One word; docs/regimes.md explains each."),
         "message": _typed("string", "In words."),
     }
     return {

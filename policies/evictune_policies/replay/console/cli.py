@@ -292,4 +292,4 @@ def _policies(_: argparse.Namespace) -> None:
         for policy in POLICIES.values()
     ]
     print(table(("policy", "set by", "kind", "what goes first"), rows, left=4))
-    print("\nWhere each comes from, and when to choose it: docs/explanation/policies.md")
+    print("\nWhere each comes from, and when to choose it: docs/policies.md")
