@@ -68,6 +68,7 @@ lint: $(READY) ## ruff, mypy --strict, layers, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m evictune.generate --check
+	$(BIN)/python -m dashboards --check
 	$(BIN)/python scripts/chart_files.py --check
 	$(BIN)/python -m scripts.reference_pages --check
 
@@ -78,8 +79,9 @@ format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(READY) ## CRD, reference pages, the chart's schema, table of values and copies
+generate: $(READY) ## CRD, reference pages, dashboards, the chart's schema, table of values and copies
 	$(BIN)/python -m evictune.generate
+	$(BIN)/python -m dashboards
 	$(BIN)/python scripts/chart_files.py
 	$(BIN)/python -m scripts.reference_pages
 

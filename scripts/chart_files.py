@@ -135,7 +135,7 @@ def _rows(values: tuple[Value, ...]) -> Iterator[Value]:
 def copies(root: Path) -> dict[Path, str]:
     """Path in the chart -> text, of every dashboard and every file of rules."""
     found = {}
-    for path in sorted((root / "dashboards/json").glob("*.json")):
+    for path in sorted((root / "operator/evictune/dashboards").glob("*.json")):
         found[CHART / "files/dashboards" / path.name] = path.read_text("utf-8")
     for path in sorted((root / "rules").glob("*.yaml")):
         found[CHART / "files/rules" / path.name] = path.read_text("utf-8")

@@ -29,7 +29,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came: its path, its query's parameters and its headers."""
+    """A request as it came: its path, its query's or form's parameters and its headers."""
 
     path: str
     parameters: dict[str, str]
@@ -60,8 +60,14 @@ def serve(
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self._answer(urlsplit(self.path).query)
+
+        def do_POST(self) -> None:
+            self._answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def _answer(self, query: str) -> None:
             parts = urlsplit(self.path)
-            parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            parameters = {name: values[0] for name, values in parse_qs(query).items()}
             asked = Asked(parts.path, parameters, dict(self.headers.items()))
             page_server.asked.append(asked)
             answer = page_server.respond(asked)

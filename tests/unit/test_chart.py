@@ -83,7 +83,7 @@ def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
     shutil.copytree(CHART, tmp_path / "charts/evictune", ignore=_copied)
     monkeypatch.chdir(tmp_path)
     for path, text in {
-        "dashboards/json/fleet.json": "{}\n",
+        "operator/evictune/dashboards/fleet.json": "{}\n",
         "rules/alerts.yaml": "groups: []\n",
         "rules/tests/alert.yaml": "rule_files: [../alerts.yaml]\n",
     }.items():
@@ -95,7 +95,7 @@ def test_dashboards_and_rules_are_copied_and_what_is_gone_is_removed(
     files = tmp_path / "charts/evictune/files"
     assert [path.name for path in (files / "rules").iterdir()] == ["alerts.yaml"]
     assert chart_files.main(["--check"]) == 0
-    (tmp_path / "dashboards/json/fleet.json").unlink()
+    (tmp_path / "operator/evictune/dashboards/fleet.json").unlink()
     assert chart_files.main(["--check"]) == 1
     assert chart_files.main([]) == 0
     assert not list((files / "dashboards").iterdir())

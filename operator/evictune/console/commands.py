@@ -197,6 +197,12 @@ def _report(workloads: dict[str, list[str]]) -> None:
         raise RefusedError("not every workload is wired: evictune wire, without --check, adds it")
 
 
+def _dashboards(options: Namespace) -> None:
+    from evictune.console.preview import preview
+
+    preview(options)
+
+
 def _completion(options: Namespace) -> None:
     from evictune.console.completion import script
 
@@ -220,6 +226,7 @@ COMMANDS: dict[str, Callable[[Any], None]] = {
     "suspend": _suspend,
     "resume": _resume,
     "wire": _wire,
+    "dashboards": _dashboards,
     "crd": _crd,
     "run": _run,
     "completion": _completion,

@@ -74,6 +74,15 @@ def command_sections(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Each command by its name; one that only leads to others stands for these."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    for name, command in _directly(parser).items():
+        inner = _directly(command)
+        found |= {f"{name} {each}": of for each, of in inner.items()} or {name: command}
+    return found
+
+
+def _directly(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)

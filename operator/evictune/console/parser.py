@@ -10,6 +10,7 @@ from typing import Any
 
 PLUGIN = "kubectl-evictune"
 SHELLS = ("bash", "zsh", "fish")
+BOARDS = ("fleet", "policy", "engine", "operator")
 
 _Commands = Any  # argparse gives the type of add_subparsers() no public name.
 
@@ -146,6 +147,42 @@ def _wire(commands: _Commands) -> None:
     )
 
 
+def _dashboards(commands: _Commands) -> None:
+    told = _add(commands, "dashboards", "Grafana's dashboards, without Grafana")
+    actions = told.add_subparsers(required=True, metavar="ACTION", dest="action")
+    drawn = _add(
+        actions,
+        "preview",
+        "draw every panel with a store's data, as one HTML file",
+        "The file fetches nothing: it can be mailed, or kept with an incident.",
+    )
+    for flags, text in (
+        (("--prometheus", "URL"), "the store's address, before /api/v1"),
+        (("--out", "FILE"), "where the page goes"),
+    ):
+        drawn.add_argument(flags[0], metavar=flags[1], required=True, help=text)
+    drawn.add_argument(
+        "--dashboard",
+        action="append",
+        dest="dashboards",
+        choices=BOARDS,
+        help="this one only; may be repeated",
+    )
+    for flag, metavar, default, text in (
+        ("--policy", "NAME", None, "which policy's dashboard; default: the first there is"),
+        ("--last", "DURATION", "3h", "how much time; default: 3h"),
+        ("--end", "TIME", None, "until when, such as 2026-11-29T12:00:00Z; default: now"),
+        ("--scrape-interval", "DURATION", "15s", "of the store, as Grafana is told; default: 15s"),
+    ):
+        drawn.add_argument(flag, metavar=metavar, default=default, help=text)
+    drawn.add_argument(
+        *("-n", "--namespace"),
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="of the policies and engines; default: all",
+    )
+
+
 def _completion(commands: _Commands) -> None:
     told = _add(
         commands,
@@ -212,6 +249,7 @@ _COMMANDS: tuple[Callable[[_Commands], None], ...] = (
     _suspend,
     _resume,
     _wire,
+    _dashboards,
     _crd,
     _run,
     _completion,
