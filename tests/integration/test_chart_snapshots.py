@@ -22,7 +22,9 @@ from tests.support.chart_snapshots import (
 Object = dict[str, Any]
 # The chart as it was before this version.
 OLD = DATA / "evictune-0.1.0.tgz"
-DASHBOARD = '{"uid": "fleet", "title": "{{ not a template }}"}\n'
+DASHBOARD = """\
+{"uid": "fleet", "title": "{{ not a template }}", "link": "https://evictune.io/docs/runbooks/lost"}
+"""
 RULES = """\
 groups:
   - name: evictune
@@ -92,8 +94,12 @@ def test_dashboards_and_rules_come_through_as_they_are(chart: Path) -> None:
 def test_the_alerts_pages_may_be_kept_elsewhere(chart: Path, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     pages = "https://wiki.example/a b/"
-    file.write_text(yaml.safe_dump({"rules": {"enabled": True, "runbooks": pages}}))
-    (rule,) = by_kind(template(file, chart))["PrometheusRule"]
+    values = {"rules": {"enabled": True, "runbooks": pages}, "dashboards": {"enabled": True}}
+    file.write_text(yaml.safe_dump(values))
+    objects = by_kind(template(file, chart))
+    (dashboard,) = [each for each in objects["ConfigMap"] if "Fleet.json" in each["data"]]
+    assert json.loads(dashboard["data"]["Fleet.json"])["link"] == f"{pages}lost"
+    (rule,) = objects["PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(
         RULES.replace("https://evictune.io/docs/runbooks/", pages)
     )
