@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import promql_parser
 from evictune.observe.dialects import MEANINGS, NAMES, Kind
 from evictune.operator_metrics import OperatorMetrics
@@ -9,6 +11,7 @@ from evictune_policies.engine.metrics import Report, families
 from prometheus_client import Metric
 
 _NAME = "__name__"
+_LITERAL = re.compile(r"[a-zA-Z_:][\w:]*")
 _REPORT = Report("0", "lru", None, None, 0)
 # What the names of a family's samples end in, by the type that Prometheus shows.
 _SUFFIXES = {
@@ -21,8 +24,8 @@ _SUFFIXES = {
 def names_in(expression: str) -> set[str]:
     """The names that its selectors name. Raises ValueError for what is no PromQL.
 
-    A selector without a name, or with a pattern for one, is a ValueError too: what it reads cannot
-    be told.
+    A pattern may list names: `a|b`. A selector without a name, or with another pattern for one, is
+    a ValueError too: what it reads cannot be told.
     """
     found: set[str] = set()
 
@@ -30,16 +33,20 @@ def names_in(expression: str) -> set[str]:
         if isinstance(node, promql_parser.MatrixSelector):
             node = node.vector_selector
         if isinstance(node, promql_parser.VectorSelector):
-            found.add(node.name or _matched(node))
+            found.update({node.name} if node.name else _matched(node))
 
     promql_parser.walk(promql_parser.parse(expression), visit)
     return found
 
 
-def _matched(selector: promql_parser.VectorSelector) -> str:
+def _matched(selector: promql_parser.VectorSelector) -> set[str]:
     for each in selector.matchers.matchers:
         if each.name == _NAME and each.op == promql_parser.MatchOp.Equal:
-            return each.value
+            return {each.value}
+        if each.name == _NAME and each.op == promql_parser.MatchOp.Re:
+            names = set(each.value.split("|"))
+            if all(_LITERAL.fullmatch(name) for name in names):
+                return names
     raise ValueError(f"{selector.prettify()}: which metric is meant?")
 
 
@@ -61,7 +68,8 @@ def _samples(family: Metric) -> set[str]:
 
 
 def _of_engines() -> set[str]:
-    found = {name.base for name in NAMES if MEANINGS[name.measure].kind is not Kind.BUCKETS}
+    """As they are, and as pipelines spell them."""
+    found = {spelling for name in NAMES for spelling in name.spellings}
     for name in NAMES:
         if MEANINGS[name.measure].kind is Kind.BUCKETS:
             found |= {f"{name.base}{suffix}" for suffix in _SUFFIXES["histogram"]}

@@ -15,23 +15,19 @@ from evictune.api.observation import Observation, TargetState, Unknown
 from evictune.api.reasons import Reason
 from evictune.console.parser import BOARDS as CHOICES
 from evictune.observe.dialects import NAMES, PLUGIN_RECOMPUTED, Engine, Measure, names_of
-from evictune.operator_metrics import OperatorMetrics
 from evictune.preview.boards import NAMES as BOARDS
 from evictune.preview.boards import load
+from evictune.preview.chosen import builtin, replaced
 from evictune.tick import readings_of
 from evictune_policies.engine.metrics import Report, families
 
 from dashboards.__main__ import DIRECTORY, generated, stale
+from dashboards.panels import RUNBOOKS
+from tests.support.promql_names import exported, names_in
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "tests/data/exposition/vllm-0.32.0"
 UIDS = {"evictune-fleet", "evictune-policy", "evictune-engine", "evictune-operator"}
-SUFFIXES = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("_total",), "gauge": ("",)}
-# A name with a selector or a range after it, or one chosen by a regular expression.
-SERIES = re.compile(r"([a-zA-Z_:][\w:]*)[\[{]|__name__=~\"([^\"]+)\"")
-# Names that stand alone, such as in count(evictune_leading).
-ALONE = re.compile(r"(?:evictune_|vllm[:_]|sglang[:_])[\w:]+")
-
 Object = dict[str, Any]
 
 
@@ -44,26 +40,17 @@ def panels() -> list[Object]:
 
 
 def expressions() -> list[str]:
-    marks = [each["expr"] for of in boards() for each in of["annotations"].get("list", ())]
-    variables = [str(each["query"]) for of in boards() for each in of["templating"]["list"]]
-    return [each["expr"] for of in panels() for each in of["targets"]] + marks + variables
+    """Every query, with values in place of variables."""
+    queries = [each["expr"] for of in panels() for each in of["targets"]]
+    for of in boards():
+        queries += [each["expr"] for each in of["annotations"].get("list", ())]
+    queries += [variable.series for of in load() for variable in of.variables]
+    names = ("namespace", "policy", "pod")
+    return [replaced(each, {**builtin(15, 15), **dict.fromkeys(names, "any")}) for each in queries]
 
 
-def names_in(expression: str) -> set[str]:
-    found = {
-        name for pair in SERIES.findall(expression) for each in pair for name in each.split("|")
-    }
-    return (found | set(ALONE.findall(expression))) - {""}
-
-
-def exported() -> set[str]:
-    own = {
-        f"{family.name}{suffix}"
-        for family, _ in OperatorMetrics().families()
-        for suffix in SUFFIXES[family.type]
-    }
-    engines = {spelling for name in NAMES for spelling in name.spellings}
-    return own | engines | of_plugin()
+def asked() -> set[str]:
+    return {name for each in expressions() for name in names_in(each)}
 
 
 def of_plugin() -> set[str]:
@@ -132,8 +119,7 @@ def _cells(place: dict[str, int]) -> Iterator[tuple[int, int]]:
 
 
 def test_every_series_is_exported_by_operator_plugin_or_engine() -> None:
-    unknown = {name for each in expressions() for name in names_in(each)} - exported()
-    assert unknown == set()
+    assert asked() - exported() == set()
 
 
 def test_a_series_that_nobody_exports_would_be_told() -> None:
@@ -144,23 +130,21 @@ def test_a_series_that_nobody_exports_would_be_told() -> None:
 def test_the_names_are_on_the_pages_of_a_real_engine_and_its_plugin() -> None:
     text = "\n".join(path.read_text() for path in PAGES.iterdir())
     there = set(re.findall(r"^([\w:]+)[{ ]", text, re.MULTILINE))
-    asked = {name for each in expressions() for name in names_in(each)}
     # What the release has: of each measure the preferred name.
     current = {name.sample for name in NAMES if name.engine is Engine.VLLM and not name.until}
-    assert asked & current <= there
+    assert asked() & current <= there
     # One counter is younger than the captures; the recorded run has it (tests/integration).
-    assert (asked & of_plugin()) - {PLUGIN_RECOMPUTED} <= there
-    assert len(asked & current) >= 12
-    assert len(asked & of_plugin()) >= 7
+    assert (asked() & of_plugin()) - {PLUGIN_RECOMPUTED} <= there
+    assert len(asked() & current) >= 12
+    assert len(asked() & of_plugin()) >= 7
 
 
 def test_every_name_of_a_measure_is_asked_for() -> None:
-    asked = {name for each in expressions() for name in names_in(each)}
     for measure in Measure:
         if measure in (Measure.PREFILL_SECONDS, Measure.PREFILL_TOKENS, Measure.PROMPTS):
             continue  # no panel shows them
         for name in names_of(measure):
-            assert set(name.spellings) <= asked, name.base
+            assert set(name.spellings) <= asked(), name.base
 
 
 def test_label_values_are_those_of_the_operator() -> None:
@@ -182,6 +166,13 @@ def test_links_lead_to_dashboards_that_there_are() -> None:
     found = re.findall(r"/d/([\w-]+)", "".join(generated().values()))
     assert found
     assert set(found) <= UIDS
+
+
+def test_every_runbook_that_is_linked_is_there() -> None:
+    found = set(re.findall(rf'"{re.escape(RUNBOOKS)}([\w-]+)"', "".join(generated().values())))
+    assert len(found) >= 7
+    for name in found:
+        assert (ROOT / f"docs/runbooks/{name}.md").is_file(), name
 
 
 def test_variables_choose_source_and_namespace() -> None:
