@@ -70,10 +70,11 @@ def prometheus(
     """Run it for as long as the `with` block lasts; it listens on `address`.
 
     `interval`: of scrapes and, where there is a file of rules, of their evaluation.
+    Blocks that lie in the directory's `data` are served.
     """
     binary = shutil.which("prometheus")
     assert binary, "prometheus is not on the PATH: apt-get install --yes prometheus"
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     job = {
         "job_name": "pods",
         "scrape_interval": interval,
