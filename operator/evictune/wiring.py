@@ -252,6 +252,7 @@ def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:
         "command": ["cp", "-r", f"{PLUGIN_DIR}/.", f"{_COPY_DIR}/"],
         # Equal, so that a pod of the class Guaranteed stays one.
         "resources": {"requests": dict(resources), "limits": dict(resources)},
+        "securityContext": _restricted(pod),
         "volumeMounts": [{"name": _PLUGIN_VOLUME, "mountPath": _COPY_DIR}],
     }
     _upsert(list_in(pod, "volumes"), "name", {"name": _PLUGIN_VOLUME, "emptyDir": {}})
@@ -259,6 +260,24 @@ def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:
     mount = {"name": _PLUGIN_VOLUME, "mountPath": PLUGIN_DIR, "readOnly": True}
     _upsert(list_in(container, "volumeMounts"), "mountPath", mount)
     _add_python_path(list_in(container, "env"), what)
+
+
+def _restricted(pod: Object) -> Object:
+    """What the Pod Security Standard "restricted" asks of a container.
+
+    A pod that conforms to it must not be refused for what was added to it. No user is named: the
+    image has one of its own, and OpenShift gives each namespace its own.
+    """
+    found: Object = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    of_pod = pod.get("securityContext")
+    if isinstance(of_pod, dict) and of_pod.get("runAsUser") == 0:
+        return found  # every container is root's, and the kubelet would not start this one
+    return found | {"runAsNonRoot": True}
 
 
 def _add_python_path(env: list[Object], what: str) -> None:

@@ -49,7 +49,7 @@ def test_yaml_is_what_its_reader_takes(block: Block) -> None:
 def _check(body: dict[str, Any]) -> None:
     if body.get("kind") == KIND:
         parse_policy(body)
-    elif {"kind", "args", "inhibit_rules"} & set(body):  # of others
+    elif {"kind", "args", "inhibit_rules", "components"} & set(body):  # of others
         return
     elif set(body) <= {"slo", "knobs", "behavior", "mode"}:
         spec = {"targetRef": TARGET, "slo": SLO, **body}

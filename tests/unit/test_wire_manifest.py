@@ -109,6 +109,27 @@ def test_the_plugin_is_copied_from_its_image() -> None:
     assert env["PYTHONPATH"] == "/opt/site:/opt/evictune/plugin"
 
 
+def security_of_the_copier(pod_security: str) -> dict[str, Any]:
+    text = simple(first="vllm/vllm-openai").replace(
+        "      containers:", f"      securityContext: {pod_security}\n      containers:"
+    )
+    (copier,) = pod_of(wire(text, Wiring(plugin_image=IMAGE)), 0)["initContainers"]
+    found: dict[str, Any] = copier["securityContext"]
+    return found
+
+
+def test_the_copier_needs_no_right_and_no_user_of_its_own() -> None:
+    assert security_of_the_copier("{fsGroup: 1000}") == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    # The kubelet would refuse to start it: the whole pod runs as root.
+    assert "runAsNonRoot" not in security_of_the_copier("{runAsUser: 0}")
+
+
 def test_another_plugin_image_replaces_the_one_before() -> None:
     wired = wire(wire(MANIFEST, Wiring(plugin_image=IMAGE)), Wiring(plugin_image="other:2"))
     assert [each["image"] for each in pod_of(wired)["initContainers"]] == ["other:2"]
