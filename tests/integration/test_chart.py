@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from evictune.api.rights import CLUSTER_RIGHTS
+from evictune.api.rights import RIGHTS as NEEDED
 from evictune.api.sources import parse_configuration
 
-from localcluster.binaries import ensure, version
+from localcluster.binaries import version
+from tests.support.helm import CHART, each_helm, helm
 
-CHART = Path(__file__).resolve().parents[2] / "charts/evictune"
+__all__ = ["each_helm"]
+pytestmark = pytest.mark.usefixtures("each_helm")
 CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 RIGHTS = {
     "evictionpolicies": {"get", "list", "watch"},
@@ -44,31 +46,14 @@ PROMETHEUS = {
 Object = dict[str, Any]
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Helm; the caller looks at the outcome."""
-    command = [str(ensure("helm")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
 def render(
     values: Object | None = None, release: str = "release", namespace: str = "operators"
 ) -> dict[str, list[Object]]:
-    """The chart's objects by kind."""
-    cluster = version("kube-apiserver")
-    command = ["template", release, str(CHART), "--namespace", namespace]
-    command += ["--kube-version", cluster, "--values", "-"]
-    result = subprocess.run(
-        [str(ensure("helm")), *command],
-        input=yaml.safe_dump(values or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    if result.returncode != 0:
-        raise ValueError(result.stderr)
+    """The chart's objects by kind, without those of `helm test`."""
+    command = ["template", release, str(CHART), "--namespace", namespace, "--no-hooks"]
+    command += ["--kube-version", version("kube-apiserver")]
     found: dict[str, list[Object]] = {}
-    for body in yaml.safe_load_all(result.stdout):
+    for body in yaml.safe_load_all(helm(*command, values=values or {})):
         found.setdefault(body["kind"], []).append(body)
     return found
 
@@ -81,8 +66,7 @@ def rights(role: Object) -> dict[str, set[str]]:
 
 
 def test_helm_finds_nothing_to_complain_about() -> None:
-    result = helm("lint", "--strict", str(CHART))
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
 def test_one_operator_that_may_only_what_it_does() -> None:
@@ -101,6 +85,13 @@ def test_one_operator_that_may_only_what_it_does() -> None:
     assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "operators"}
     assert objects["RoleBinding"][0]["subjects"] == [subject]
     assert objects["ServiceAccount"][0]["metadata"]["name"] == account
+
+
+def test_check_asks_for_what_the_chart_grants() -> None:
+    asked: dict[str, set[str]] = {}
+    for right in (*NEEDED, *CLUSTER_RIGHTS):
+        asked.setdefault(right.resource, set()).add(right.verb)
+    assert asked == RIGHTS | {"customresourcedefinitions": {"list", "watch"}}
 
 
 def test_the_pod_holds_the_lease_under_its_own_name_in_its_own_namespace() -> None:

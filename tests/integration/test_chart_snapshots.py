@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.chart_snapshots import (
-    CHART,
-    DATA,
-    PROMETHEUS_OPERATOR,
-    names,
-    snapshot,
-    template,
-)
+from tests.support.chart_snapshots import DATA, PROMETHEUS_OPERATOR, names, snapshot, template
+from tests.support.helm import CHART, each_helm
+
+__all__ = ["each_helm"]
+pytestmark = pytest.mark.usefixtures("each_helm")
 
 Object = dict[str, Any]
 # The chart as it was before this version.

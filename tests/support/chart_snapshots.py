@@ -6,14 +6,13 @@ difference before you commit it.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
-from localcluster.binaries import ensure, version
+from localcluster.binaries import version
+from tests.support.helm import CHART, helm
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts/evictune"
 DATA = ROOT / "tests/data/chart"
 SUFFIX = ".values.yaml"
 PROMETHEUS_OPERATOR = (
@@ -33,14 +32,11 @@ def names() -> list[str]:
 def template(
     values: Path, chart: Path = CHART, kinds: tuple[str, ...] = PROMETHEUS_OPERATOR
 ) -> str:
-    """`helm template` on a cluster that knows `kinds`. Raises ValueError with Helm's words."""
-    command = [str(ensure("helm")), "template", "release", str(chart), "--namespace", "operators"]
+    """`helm template` on a cluster that knows `kinds`. Raises HelmError."""
+    command = ["template", "release", str(chart), "--namespace", "operators"]
     command += ["--kube-version", version("kube-apiserver"), "--values", str(values)]
     command += [word for kind in kinds for word in ("--api-versions", kind)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        raise ValueError(done.stderr)
-    return done.stdout
+    return helm(*command)
 
 
 def snapshot(name: str) -> str:

@@ -47,7 +47,9 @@ def test_the_schema_knows_every_option_of_a_source() -> None:
 
 
 def test_every_value_is_used() -> None:
-    templates = "\n".join(path.read_text() for path in (CHART / "templates").iterdir())
+    templates = "\n".join(
+        path.read_text() for path in (CHART / "templates").rglob("*.*") if path.is_file()
+    )
     for name in _leaves(yaml.safe_load((CHART / "values.yaml").read_text())):
         # Such as .Values.resources for resources.limits.memory.
         parts = name.split(".")

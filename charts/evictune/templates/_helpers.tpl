@@ -93,3 +93,63 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "evictune.prometheusRules" -}}
 {{- and .Values.rules.enabled (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1/PrometheusRule") }}
 {{- end }}
+
+{{/* Not the operator's: nothing that selects it shall select these. */}}
+{{- define "evictune.testLabels" -}}
+app.kubernetes.io/name: {{ printf "%s-test" (include "evictune.name" .) | trunc 63 | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+{{- end }}
+
+{{/* Takes the weight. What failed stays, to be looked at, until the next test. */}}
+{{- define "evictune.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* Takes root, name, account and arguments: `evictune check` in the operator's image. */}}
+{{- define "evictune.testPod" -}}
+{{- $values := .root.Values -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
+  labels:
+    {{- include "evictune.testLabels" .root | nindent 4 }}
+  annotations:
+    {{- include "evictune.testHook" "0" | nindent 4 }}
+spec:
+  restartPolicy: Never
+  serviceAccountName: {{ .account | quote }}
+  {{- with $values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml $values.podSecurityContext | nindent 4 }}
+  containers:
+    - name: check
+      image: {{ include "evictune.image" .root | quote }}
+      imagePullPolicy: {{ $values.image.pullPolicy }}
+      args: {{ concat (list "check" "--config" "/etc/evictune/config/config.yaml") .arguments | toJson }}
+      resources:
+        {{- toYaml $values.resources | nindent 8 }}
+      securityContext:
+        {{- toYaml $values.securityContext | nindent 8 }}
+      volumeMounts:
+        - {name: config, mountPath: /etc/evictune/config, readOnly: true}
+  volumes:
+    - name: config
+      configMap:
+        name: {{ include "evictune.fullname" .root | quote }}
+  {{- with $values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with $values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}

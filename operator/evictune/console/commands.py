@@ -20,7 +20,7 @@ from evictune.api.policy import DNS_LABEL
 from evictune.api.quantity import FieldError
 from evictune.console import difference, documents, explain, history, suspension
 from evictune.console.paper import Paper, paper_for
-from evictune.console.place import Place, find, place_of
+from evictune.console.place import Place, connect, find, place_of
 from evictune.console.refusals import RefusedError, UsageError, explained
 from evictune.console.subjects import Subject, subject_of
 from evictune.kube import ApiError
@@ -203,6 +203,18 @@ def _dashboards(options: Namespace) -> None:
     preview(options)
 
 
+def _check(options: Namespace) -> None:
+    from evictune.api.sources import parse_configuration
+    from evictune.console.check import Account, Installation, run
+
+    configuration = parse_configuration(_text_of(options.config) if options.config else "")
+    place = connect(options)
+    kind = Account if options.rights else Installation
+    checks = kind(place.api, place.namespace, configuration).checks()
+    if not run(checks, options.timeout, print):
+        raise RefusedError("the installation does not work as it should: see above")
+
+
 def _completion(options: Namespace) -> None:
     from evictune.console.completion import script
 
@@ -227,6 +239,7 @@ COMMANDS: dict[str, Callable[[Any], None]] = {
     "resume": _resume,
     "wire": _wire,
     "dashboards": _dashboards,
+    "check": _check,
     "crd": _crd,
     "run": _run,
     "completion": _completion,

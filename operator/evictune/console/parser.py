@@ -123,6 +123,27 @@ def _run(commands: _Commands) -> None:
     run.add_argument("--verbose", action="store_true", help="log tracebacks of failed ticks")
 
 
+def _check(commands: _Commands) -> None:
+    told = _add(
+        commands,
+        "check",
+        "whether the operator that is installed works, as `helm test` asks",
+        "The definition is served and has every field of this version; one operator renews its "
+        "Lease and answers. Asked from within the cluster, since it calls the operator's pod.",
+    )
+    told.add_argument(
+        "--config", metavar="FILE", help="the operator's configuration; default: an empty one"
+    )
+    told.add_argument(
+        "--rights",
+        action="store_true",
+        help="instead: whether this account may do what the operator does",
+    )
+    told.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="default: 60")
+    # -n: where the operator runs.
+    _where(told, argparse.SUPPRESS)
+
+
 def _crd(commands: _Commands) -> None:
     _add(commands, "crd", "print the CustomResourceDefinition")
 
@@ -250,6 +271,7 @@ _COMMANDS: tuple[Callable[[_Commands], None], ...] = (
     _resume,
     _wire,
     _dashboards,
+    _check,
     _crd,
     _run,
     _completion,

@@ -38,8 +38,18 @@ class Place:
 
 
 def place_of(options: Namespace) -> Place:
-    """The place that the options mean. Raises ConfigException, UsageError, RefusedError."""
+    """The place that the options mean, which also name policies.
+
+    Raises ConfigException, UsageError, RefusedError.
+    """
     _check_usage(options)
+    return connect(options)
+
+
+def connect(options: Namespace) -> Place:
+    """The place that the options mean. Raises ConfigException, UsageError, RefusedError."""
+    if options.namespace is not None and not re.fullmatch(DNS_LABEL, options.namespace):
+        raise UsageError(f"-n {options.namespace!r} cannot be a namespace: write a-z, 0-9 and -")
     kubeconfig = options.kubeconfig or os.environ.get("KUBECONFIG") or None
     try:
         configuration = load_configuration(kubeconfig, options.context)
@@ -77,8 +87,6 @@ def _contexts(kubeconfig: str | None) -> tuple[dict[str, str], str]:
 def _check_usage(options: Namespace) -> None:
     """What is wrong whatever the cluster says. Raises UsageError."""
     given = options.namespace
-    if given is not None and not re.fullmatch(DNS_LABEL, given):
-        raise UsageError(f"-n {given!r} cannot be a namespace: write a-z, 0-9 and -")
     if options.all_namespaces and (options.policies or given):
         other = "the names" if options.policies else "-n"
         raise UsageError(f"-A means every policy of the cluster: leave out -A or {other}")
