@@ -16,7 +16,7 @@ from tests.support.docs_pages import PAGES, Command, commands
 
 PROGRAMS = ("helm", "kubectl")
 # What is followed by another command's name.
-GROUPS = {("create",), ("create", "secret"), ("rollout",)}
+GROUPS = {("auth",), ("create",), ("create", "secret"), ("rollout",)}
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*|-[A-Za-z]$")
 
 
