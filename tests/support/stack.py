@@ -139,9 +139,7 @@ class Stack:
 
     def ticks(self, policy: str) -> int:
         """How often the operator has looked at a policy, by its own series in Prometheus."""
-        selector = (
-            f'evictune_tick_seconds_count{{exported_namespace="{NAMESPACE}",policy="{policy}"}}'
-        )
+        selector = f'evictune_tick_seconds_count{{namespace="{NAMESPACE}",policy="{policy}"}}'
         found = self.prometheus.query(f"sum({selector})")
         return int(float(found[0]["value"][1])) if found else 0
 
