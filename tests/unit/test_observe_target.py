@@ -124,22 +124,14 @@ def test_ready_pods_of_the_deployment_and_no_other_s() -> None:
     assert api.selectors == ["app=owl", "app=owl"]
 
 
-def test_replica_sets_are_listed_again_only_for_a_pod_of_a_new_one() -> None:
-    sets, pods = [REPLICA_SET], [pod("owl-a")]
-    api = FakeApi(workload=workload(), replicasets=sets, pods=pods)
+def test_a_replica_set_that_was_given_away_takes_its_pods_along() -> None:
+    """Whose pods they are is asked at every look: another Deployment may have adopted them."""
+    owned = {"metadata": {"uid": "rs", "ownerReferences": [{"uid": "d"}]}}
+    api = FakeApi(workload=workload(), replicasets=[owned], pods=[pod("owl-a")])
     reader = ApiClusterReader(cast("KubeApi", api))
-
-    def lists() -> int:
-        before = len(api.selectors)
-        found = asyncio.run(reader.target(policy())).pods
-        assert [each.key.pod for each in found] == [each["metadata"]["name"] for each in pods]
-        return len(api.selectors) - before
-
-    pods_alone, with_sets = 1, 2
-    assert [lists(), lists()] == [with_sets, pods_alone]
-    sets.append({"metadata": {"uid": "rs-2", "ownerReferences": [{"uid": "d"}]}})
-    pods.append(pod("owl-b", owner="rs-2"))
-    assert [lists(), lists()] == [with_sets, pods_alone]
+    assert len(asyncio.run(reader.target(policy())).pods) == 1
+    owned["metadata"]["ownerReferences"] = [{"uid": "other"}]
+    assert not asyncio.run(reader.target(policy())).pods
 
 
 def test_a_stateful_set_owns_its_pods_itself() -> None:

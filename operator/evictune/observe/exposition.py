@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -61,7 +62,7 @@ def parse(text: str, names: Collection[str]) -> list[Sample]:
 def _samples(text: str) -> tuple[Sample, ...]:
     """The samples of one line or of many."""
     return tuple(
-        Sample(sample.name, sample.labels, float(sample.value))
+        Sample(sample.name, MappingProxyType(sample.labels), float(sample.value))
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     )

@@ -53,14 +53,12 @@ class ClusterReader(Protocol):
 
 
 class ApiClusterReader:
-    """Looks the target up at the API server: two reads or three, in threads of its own."""
+    """Looks the target up at the API server: three reads, in threads of its own."""
 
     def __init__(self, api: KubeApi, read_seconds: float = READ_SECONDS) -> None:
         self._api = api
         self._read_seconds = read_seconds
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="observe-api")
-        # Of a Deployment's UID, the UIDs of its ReplicaSets: news only with a pod of another one.
-        self._replica_sets: dict[str, frozenset[str]] = {}
 
     async def target(self, policy: EvictionPolicy) -> Target:
         """The target now, or its problem."""
@@ -89,24 +87,13 @@ class ApiClusterReader:
                 f"{reference.name!r}",
             )
         selection = {"labelSelector": selector_text(workload)}
-        owners = frozenset({workload["metadata"]["uid"]})
-        pods = list(self._api.items(f"/api/v1/namespaces/{policy.namespace}/pods", selection))
+        owners = {workload["metadata"]["uid"]}
         if reference.kind == "Deployment":
-            owners = self._sets_of(workload, pods, f"{collection}/replicasets", selection)
+            sets = self._api.items(f"{collection}/replicasets", selection)
+            owners = {owned["metadata"]["uid"] for owned in _owned_by(sets, owners)}
+        pods = self._api.items(f"/api/v1/namespaces/{policy.namespace}/pods", selection)
         ready = [pod for pod in _owned_by(pods, owners) if is_ready(pod)]
         return describe(reference.kind, workload, ready, policy.spec.container_name)
-
-    def _sets_of(
-        self, workload: Object, pods: Iterable[Object], path: str, selection: Mapping[str, str]
-    ) -> frozenset[str]:
-        """The UIDs of a Deployment's ReplicaSets, among them all that own any of these pods."""
-        uid = workload["metadata"]["uid"]
-        known = self._replica_sets.get(uid, frozenset())
-        if not {owner for pod in pods for owner in _owners(pod)} <= known:
-            sets = self._api.items(path, selection)
-            known = frozenset(owned["metadata"]["uid"] for owned in _owned_by(sets, {uid}))
-            self._replica_sets[uid] = known
-        return known
 
 
 def describe(
