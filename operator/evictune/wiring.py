@@ -74,13 +74,13 @@ def wire(text: str, wiring: Wiring) -> str:
 
 
 def check(text: str, wiring: Wiring) -> dict[str, list[str]]:
-    """Each workload that runs an engine, such as "Deployment chat-8b", and what it lacks.
+    """Each workload that runs an engine, such as "Deployment prod/chat-8b", and what it lacks.
 
     What the API server adds on its own, such as a volume's defaultMode, is no difference. Raises
     WiringError.
     """
     wired = wire(text, wiring)
-    found = {}
+    found: dict[str, list[str]] = {}
     for (_, before), (_, after) in zip(_documents(text), _documents(wired), strict=True):
         if not isinstance(before, dict) or before.get("kind") not in KINDS:
             continue
@@ -89,8 +89,10 @@ def check(text: str, wiring: Wiring) -> dict[str, list[str]]:
             _engine(pod, wiring, "")
         except _NoEngineError:
             continue
-        what = f"{before['kind']} {before['metadata']['name']}"
-        found[what] = list(_lacking(pod, after["spec"]["template"]["spec"], ""))
+        metadata = before["metadata"]
+        place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+        lacking = _lacking(pod, after["spec"]["template"]["spec"], "")
+        found.setdefault(f"{before['kind']} {place}{metadata['name']}", []).extend(lacking)
     return found
 
 
@@ -344,8 +346,15 @@ class _Dumper(yaml.SafeDumper):
     """Long texts as blocks."""
 
 
+# What kubectl's YAML takes for a number or a truth value although this library does not: 1e3, 08,
+# 0o17, 1234e56 (the beginning of a commit's hash), y.
+_TAKEN_FOR_ANOTHER = re.compile(
+    r"[-+.]?[0-9][0-9_.]*(e[-+]?[0-9]+)?|0[box][0-9a-f_]+|[yn]", re.IGNORECASE
+)
+
+
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    style = "|" if "\n" in value else None
+    style = "|" if "\n" in value else '"' if _TAKEN_FOR_ANOTHER.fullmatch(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

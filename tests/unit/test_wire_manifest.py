@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from evictune.cli import main
-from evictune.wiring import Wiring, WiringError, check, wire
+from evictune.wiring import Wiring, WiringError, check, dump, wire
 
 IMAGE = "registry.example/evictune-plugin:0.1.0"
 
@@ -318,3 +318,28 @@ def test_check_of_a_file(
     told = capsys.readouterr()
     assert told.out.startswith(f"Deployment chat-8b: {'wired' if wired else 'not wired'}\n")
     assert ("without --check" in told.err) is not wired
+
+
+@pytest.mark.parametrize("text", ["1e3", "1234e56", "08", "0o17", "0x1F", "y", "N", "1_000", "12"])
+def test_a_text_that_looks_like_a_number_or_a_truth_value_stays_a_text(text: str) -> None:
+    """kubectl's YAML takes more for numbers than Python's: a label of a commit's hash was one."""
+    assert dump({"value": text}) in (f"value: '{text}'\n", f'value: "{text}"\n')
+
+
+@pytest.mark.parametrize("text", ["10Gi", "0.1.0-rc1", "yes-man", "vllm", "a08", "100m"])
+def test_other_texts_are_written_plainly(text: str) -> None:
+    assert dump({"value": text}) == f"value: {text}\n"
+
+
+def test_workloads_of_one_name_in_two_namespaces_are_told_apart() -> None:
+    def named(namespace: str, *, wired: bool) -> str:
+        metadata = {"name": "chat-8b", "namespace": namespace}
+        container = {"name": "vllm", "command": ["vllm", "serve", "m"]}
+        spec = {"template": {"spec": {"containers": [container]}}}
+        text = yaml.safe_dump({"kind": "Deployment", "metadata": metadata, "spec": spec})
+        return wire(text, Wiring(IMAGE)) if wired else text
+
+    text = named("prod", wired=False) + "---\n" + named("staging", wired=True)
+    lacking = check(text, Wiring(IMAGE))
+    assert lacking["Deployment prod/chat-8b"]
+    assert lacking["Deployment staging/chat-8b"] == []

@@ -177,6 +177,8 @@ def _wire(options: Namespace) -> None:
     from evictune.wiring import Wiring, WiringError, check, wire
 
     text = _text_of(options.file)
+    if options.plugin_image is not None and not options.plugin_image.strip():
+        raise UsageError("--plugin-image is empty: name the image that holds the plugin")
     wiring = Wiring(options.plugin_image, options.container)
     try:
         if options.check:
