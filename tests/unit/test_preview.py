@@ -345,3 +345,16 @@ def test_a_board_without_values_is_empty_not_wrong() -> None:
     filled = fill(load(["policy"]), FakeStore(known=()), SPAN, 15, {})  # type: ignore[arg-type]
     assert isinstance(filled[0], FilledBoard)
     assert filled[0].values["policy"] == r"\-"
+
+
+@pytest.mark.parametrize(
+    "address", ["http://admin:s3cret@127.0.0.1:9", "http://127.0.0.1:9/?token=s3cret"]
+)
+def test_what_must_stay_secret_is_refused_and_not_repeated(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = complaint(capsys, asked(address, tmp_path / "p.html"))
+    assert code == 2
+    assert "--prometheus" in told
+    assert "s3cret" not in told
+    assert not (tmp_path / "p.html").exists()

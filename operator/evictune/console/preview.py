@@ -54,7 +54,16 @@ def preview(options: Namespace) -> None:
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parts = urlsplit("")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # Not repeated: the page names its store, and is made to be passed on.
+        raise UsageError(
+            "--prometheus: an address with a user, a password or a query would stand in the file: "
+            "leave them out, and reach a store that asks for them through a proxy of yours"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(
             f"--prometheus {text!r} is no address: write http://HOST:PORT, as a browser has it"
