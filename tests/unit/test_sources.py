@@ -209,3 +209,11 @@ def test_a_fallback_is_a_direct_source_of_the_same_configuration() -> None:
     for wrong in ("a", "c"):
         with pytest.raises(FieldError, match="name a direct source; there are: b"):
             parse_configuration(text.replace("fallback: b", f"fallback: {wrong}"))
+
+
+def test_a_broken_line_is_named_and_not_shown() -> None:
+    head = "sources:\n  default:\n    prometheus:\n"
+    text = head + '      headers: {Authorization: "Bearer s3cret", X: [}\n'
+    with pytest.raises(FieldError, match="line 4, column") as refused:
+        parse_configuration(text)
+    assert "s3cret" not in str(refused.value)

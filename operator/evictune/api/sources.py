@@ -91,13 +91,21 @@ class OperatorConfiguration:
     liveness_address: str = "0.0.0.0:8080"
 
 
+def _problem(error: Exception) -> str:
+    """What is wrong and where, without the line itself: it may hold a header's secret."""
+    mark = getattr(error, "problem_mark", None)
+    if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
+
+
 def parse_configuration(text: str) -> OperatorConfiguration:
     """The configuration of a YAML text; an empty one: direct scrape. Raises FieldError."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: what YAML takes for a date and is none.
-        problem = " ".join(str(error).split())
+        problem = _problem(error)
         raise FieldError("configuration", text[:40], f"write valid YAML: {problem}") from error
     body = mapping("configuration", document)
     known("", body, CONFIGURATION_OPTIONS)
