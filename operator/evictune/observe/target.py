@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -149,14 +149,12 @@ def is_ready(pod: Object) -> bool:
     return conditions.get("Ready") == "True" and bool(status.get("podIP")) and not leaving
 
 
-def _owned_by(objects: Iterable[Object], owners: Collection[str]) -> Iterator[Object]:
+def _owned_by(objects: Iterable[Object], owners: set[str]) -> Iterator[Object]:
     """Those whose owner is one of these UIDs: a selector alone may catch other workloads' pods."""
-    return (item for item in objects if any(owner in owners for owner in _owners(item)))
-
-
-def _owners(item: Object) -> list[str]:
-    """The UIDs of what owns an object."""
-    return [each["uid"] for each in item["metadata"].get("ownerReferences") or ()]
+    for item in objects:
+        references = item["metadata"].get("ownerReferences") or ()
+        if any(reference["uid"] in owners for reference in references):
+            yield item
 
 
 def _problem(reason: Reason, message: str) -> Target:
