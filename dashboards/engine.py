@@ -13,7 +13,7 @@ from evictune.observe.dialects import (
 )
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels
+from dashboards import panels, shared
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, RED, Column, Query
 from dashboards.query import PODS, RATE, measured, plugin_rate, prompt_tokens, quantile
 
@@ -156,14 +156,7 @@ def _evicted() -> panels.Panel:
 
 
 def _hits() -> panels.Panel:
-    hits = measured(Measure.CACHE_HITS, _POD)
-    return panels.lines(
-        "Prefix cache hit ratio",
-        "The share of prompt tokens found in the cache.",
-        Query(f"{hits} / {measured(Measure.CACHE_QUERIES, _POD)}", "{{pod}}"),
-        unit="percentunit",
-        highest=1,
-    )
+    return shared.hit_ratio("The share of prompt tokens found in the cache.", _POD, "{{pod}}")
 
 
 def _tokens() -> panels.Panel:
@@ -186,23 +179,16 @@ def _recomputed() -> panels.Panel:
 
 
 def _usage() -> panels.Panel:
-    return panels.lines(
-        "KV cache usage",
+    return shared.kv_usage(
         "The share of KV blocks held by running requests. Blocks kept only for reuse do not count.",
-        Query(measured(Measure.KV_USAGE), _RANK),
-        unit="percentunit",
-        highest=1,
-        runbook="evictune-capacity-bound",
+        _RANK,
     )
 
 
 def _preemptions() -> panels.Panel:
-    return panels.lines(
-        "Preemptions",
+    return shared.preemptions(
         "Running requests thrown back into the queue for want of KV blocks.",
-        Query(measured(Measure.PREEMPTIONS), _RANK),
-        unit="suffix: /s",
-        runbook="evictune-capacity-bound",
+        _RANK,
     )
 
 

@@ -108,25 +108,27 @@ def _of_buckets(series: str, share: float) -> Query:
     return Query(f"histogram_quantile({share:g}, {buckets})", f"p{share * 100:g}")
 
 
+def _of_ticks(title: str, description: str, series: str) -> panels.Panel:
+    """The median and the slowest of a histogram that every tick adds to."""
+    queries = (_of_buckets(series, share) for share in (0.5, 0.99))
+    return panels.lines(title, description, *queries, unit="s", runbook=_STALLED)
+
+
 def _seconds() -> panels.Panel:
-    return panels.lines(
+    return _of_ticks(
         "Duration of a tick",
         "How long one look at a policy takes. Long ones wait for the metrics source or the API "
         "server.",
-        *(_of_buckets("evictune_tick_seconds", share) for share in (0.5, 0.99)),
-        unit="s",
-        runbook=_STALLED,
+        "evictune_tick_seconds",
     )
 
 
 def _lag() -> panels.Panel:
-    return panels.lines(
+    return _of_ticks(
         "Ticks begun later than planned",
         "By how much ticks are late. It grows when there are more policies than the operator can "
         "look at in their intervals.",
-        *(_of_buckets("evictune_tick_lag_seconds", share) for share in (0.5, 0.99)),
-        unit="s",
-        runbook=_STALLED,
+        "evictune_tick_lag_seconds",
     )
 
 

@@ -6,7 +6,7 @@ from evictune.api.reasons import Kind, Reason
 from evictune.observe.dialects import PLUGIN_EVICTED, PLUGIN_POLICY, PLUGIN_RECOMPUTED, Measure
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels
+from dashboards import panels, shared
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, TEAL, Column, Query
 from dashboards.query import (
     KEY,
@@ -226,14 +226,11 @@ def _evicted() -> panels.Panel:
 
 
 def _hits() -> panels.Panel:
-    hits, queries = measured(Measure.CACHE_HITS, ()), measured(Measure.CACHE_QUERIES, ())
-    return panels.lines(
-        "Prefix cache hit ratio",
+    return shared.hit_ratio(
         "The share of prompt tokens found in the cache. It is no objective: a high ratio can "
         "come with a bad tail, when the few misses are long ones.",
-        Query(f"{hits} / {queries}", "hit ratio"),
-        unit="percentunit",
-        highest=1,
+        (),
+        "hit ratio",
     )
 
 
@@ -261,25 +258,18 @@ def _recomputed() -> panels.Panel:
 
 
 def _usage() -> panels.Panel:
-    return panels.lines(
-        "KV cache usage",
+    return shared.kv_usage(
         "The share of KV blocks held by running requests, of each engine rank. Blocks kept only "
         "for reuse do not count. Near 100 % with preemptions, no eviction order frees anything.",
-        Query(measured(Measure.KV_USAGE), _POD),
-        unit="percentunit",
-        highest=1,
-        runbook="evictune-capacity-bound",
+        _POD,
     )
 
 
 def _preemptions() -> panels.Panel:
-    return panels.lines(
-        "Preemptions",
+    return shared.preemptions(
         "Running requests thrown back into the queue for want of KV blocks; each computes its "
         "prompt again.",
-        Query(measured(Measure.PREEMPTIONS), _POD),
-        unit="suffix: /s",
-        runbook="evictune-capacity-bound",
+        _POD,
     )
 
 
