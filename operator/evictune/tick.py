@@ -243,7 +243,7 @@ class Ticker:
 def _mode(policy: EvictionPolicy, fleet: FleetMode) -> Mode:
     """The mode in effect: the administrator may allow less than the policy asks for."""
     mode = policy.spec.mode
-    return Mode.RECOMMEND if mode is Mode.AUTO and fleet is FleetMode.RECOMMEND else mode
+    return Mode.RECOMMEND if fleet.limits(mode) else mode
 
 
 def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:

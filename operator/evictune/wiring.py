@@ -198,7 +198,8 @@ def _pod_spec(document: Object, what: str) -> Object:
 
 def _check_container(container: Object, what: str) -> None:
     """Raises WiringError for a list that is none, or that lacks what tells its items apart."""
-    for field, key in (("env", "name"), ("ports", "containerPort"), ("volumeMounts", "mountPath")):
+    for field in ("env", "ports", "volumeMounts"):
+        key = _KEYS[field]
         if container.get(field) is not None:
             for item in list_in(container, field):
                 if not isinstance(item.get(key), str | int):

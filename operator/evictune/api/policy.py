@@ -57,6 +57,10 @@ class FleetMode(StrEnum):
     SUSPEND = "Suspend"
     RECOMMEND = "Recommend"
 
+    def limits(self, mode: Mode) -> bool:
+        """Whether it allows less than a policy's own mode."""
+        return self is FleetMode.RECOMMEND and mode is Mode.AUTO
+
 
 @dataclass(frozen=True)
 class TargetRef:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from evictune.api.decision import Condition, ConditionType, Memory
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.observation import EngineObservation, QuantileReading, Reading, Unknown
-from evictune.api.policy import FleetMode, Mode
 from evictune.api.reasons import Reason
 from evictune.decide.protocol import silent_engines
 from evictune.decide.situation import Hold, Situation, follows, sentence, show
@@ -39,7 +38,7 @@ def _ready(situation: Situation, target: Condition, metrics: Condition) -> Condi
         reason, why = situation.suspended
         return ready(True, reason, f"{sentence(why)}: values in force stay as they are.")
     mode = situation.policy.spec.mode
-    if situation.observation.fleet is FleetMode.RECOMMEND and mode is Mode.AUTO:
+    if situation.observation.fleet.limits(mode):
         message = "Followed in mode Recommend: the administrator's fleet.mode allows no more."
         return ready(True, Reason.FLEET_SWITCH, message)
     return ready(True, Reason.READY, f"Followed in mode {mode}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from evictune.api.policy import FleetMode, Mode
+from evictune.api.policy import Mode
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Hold, Situation, follows, show
@@ -37,8 +37,7 @@ def not_suspended(situation: Situation, wish: Wish) -> Hold | None:
 
 def fleet_allows(situation: Situation, wish: Wish) -> Hold | None:
     """The administrator's fleet.mode, where it allows less than the policy's own mode."""
-    fleet, mode = situation.observation.fleet, situation.policy.spec.mode
-    if fleet is FleetMode.RECOMMEND and mode is Mode.AUTO:
+    if situation.observation.fleet.limits(situation.policy.spec.mode):
         target = show(wish.target)
         return Reason.FLEET_SWITCH, f"fleet.mode is Recommend: {target} is not written"
     return None

@@ -88,9 +88,10 @@ class Situation:
     @property
     def may_write(self) -> bool:
         """Whether the knob document is ours to write or renew at all."""
+        mode = self.policy.spec.mode
         return (
-            self.policy.spec.mode is Mode.AUTO
-            and self.observation.fleet is not FleetMode.RECOMMEND
+            mode is Mode.AUTO
+            and not self.observation.fleet.limits(mode)
             and not self.observation.conflict
             and self.knobs is not None
         )
