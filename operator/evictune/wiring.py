@@ -6,7 +6,7 @@ Documents that need nothing, and manifests already wired, come out as they went 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 from evictune.api.knobs import config_map_name
 from evictune.api.reasons import Reason
+from evictune.api.yaml_text import Loader, problem_of
 from evictune.observe.containers import ContainerError, find_engine
 
 KINDS = ("Deployment", "StatefulSet")
@@ -23,6 +24,8 @@ METRICS_PORT = 9410
 _KNOBS_VOLUME = "evictune-knobs"
 _PLUGIN_VOLUME = "evictune-plugin"
 _COPY_DIR = "/evictune-plugin"
+_PORT_NAME = "evictune"
+_OUR_MOUNTS = {KNOBS_DIR: _KNOBS_VOLUME, PLUGIN_DIR: _PLUGIN_VOLUME}
 # By which field the items of a list that wiring may change are told apart.
 _KEYS = {
     "volumes": "name",
@@ -128,13 +131,15 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
         try:
             yield chunk, _unshared(yaml.load(chunk, _Loader))
         except yaml.YAMLError as error:
-            raise WiringError(_where(error, line)) from error
+            where, problem = problem_of(error, line)
+            told = f"{where}: {problem}" if where else problem
+            raise WiringError(f"not YAML: {told}") from error
         except RecursionError as error:
             raise WiringError("not a manifest: it is nested without end") from error
         line += chunk.count("\n")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(Loader):
     """What only YAML 1.1 takes for a date or a number to the base 60 is text, as for kubectl."""
 
 
@@ -152,14 +157,6 @@ def _unshared(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unshared(item) for key, item in value.items()}
     return [_unshared(item) for item in value] if isinstance(value, list) else value
-
-
-def _where(error: yaml.YAMLError, lines_before: int) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
-    if mark is None:
-        return f"not YAML: {problem}"
-    return f"not YAML: line {lines_before + mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def _wire_workload(chunk: str, document: Object, wiring: Wiring) -> str:
@@ -191,19 +188,38 @@ def _pod_spec(document: Object, what: str) -> Object:
         raise WiringError(f"{what}: spec.template.spec is needed") from error
     if not containers or not all(isinstance(each.get("name"), str) for each in containers):
         raise WiringError(f"{what}: spec.template.spec.containers with their names are needed")
+    _check_lists(pod, ("volumes", "initContainers"), what)
     for each in containers:
         _check_container(each, f"{what}: container {each['name']}")
     return pod
 
 
-def _check_container(container: Object, what: str) -> None:
+def _check_lists(parent: Object, fields: Sequence[str], what: str) -> None:
     """Raises WiringError for a list that is none, or that lacks what tells its items apart."""
-    for field in ("env", "ports", "volumeMounts"):
+    for field in fields:
         key = _KEYS[field]
-        if container.get(field) is not None:
-            for item in list_in(container, field):
+        if parent.get(field) is not None:
+            for item in list_in(parent, field):
                 if not isinstance(item.get(key), str | int):
                     raise WiringError(f"{what}: {field} has an item without {key}: {item!r:.60}")
+
+
+def _check_container(container: Object, what: str) -> None:
+    """Raises WiringError for what cannot be read or would clash with what is added."""
+    _check_lists(container, ("env", "ports", "volumeMounts"), what)
+    for mount in container.get("volumeMounts") or ():
+        ours = _OUR_MOUNTS.get(str(mount["mountPath"]).rstrip("/"))
+        if ours and mount.get("name") != ours:
+            raise WiringError(
+                f"{what}: volume {mount.get('name')!r} is mounted at {mount['mountPath']}, where "
+                f"{ours} belongs: mount it elsewhere"
+            )
+    for port in container.get("ports") or ():
+        if port.get("name") == _PORT_NAME and port["containerPort"] != METRICS_PORT:
+            raise WiringError(
+                f"{what}: port {port['containerPort']} is called {_PORT_NAME!r}, as the plugin's "
+                f"port {METRICS_PORT} is: give it another name"
+            )
     for field in ("command", "args"):
         words = container.get(field)
         if words is not None and not isinstance(words, list):
@@ -243,7 +259,7 @@ def _add_knobs(pod: Object, container: Object, config_map: str) -> None:
     ports = list_in(container, "ports")
     # A port of this number keeps its name: a Service may refer to it.
     if all(port["containerPort"] != METRICS_PORT for port in ports):
-        ports.append({"name": "evictune", "containerPort": METRICS_PORT})
+        ports.append({"name": _PORT_NAME, "containerPort": METRICS_PORT})
 
 
 def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:
@@ -337,9 +353,14 @@ def _head(chunk: str) -> str:
     """The document's separator and the comments that stand before its content."""
     head = ""
     for line in chunk.splitlines(keepends=True):
-        if line.strip() and not line.startswith(("---", "#")):
+        if line.startswith("---"):
+            # Content may stand behind the separator: it is written anew.
+            behind = line[3:].strip()
+            head += line if not behind or behind.startswith("#") else "---\n"
+        elif not line.strip() or line.startswith("#"):
+            head += line
+        else:
             break
-        head += line
     return head
 
 

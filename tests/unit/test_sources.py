@@ -81,6 +81,9 @@ def test_a_direct_source_needs_no_options(options: str) -> None:
     [
         ("[1, 2]", "configuration", "object"),
         ("a: [", "configuration", "valid YAML"),
+        ("namespaces: []\nfleet:\n  mode: Auto\n  mode: Suspend\n", "configuration", "given twice"),
+        ("metricsAddress: 0.0.0.0:8080", "livenessAddress", "takes its port"),
+        ("metricsAddress: 10.0.0.1:8080", "livenessAddress", "takes its port"),
         ("lease: {name: A B}", "lease.name", "a-z"),
         ("lease: {namespace: a.b}", "lease.namespace", "a-z"),
         ("lease: {holder: a}", "lease.holder", "name, namespace"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,32 @@ def simple(**values: str) -> str:
             Wiring(),
             "command must be a list of strings, not 'vllm'",
         ),
+        (
+            MANIFEST.replace("kind: Deployment", "kind: Deployment\nkind: Deployment"),
+            Wiring(),
+            "the key 'kind' is given twice",
+        ),
+        (
+            simple(first="vllm/vllm-openai").replace(
+                "      containers:", "      volumes: [{emptyDir: {}}]\n      containers:"
+            ),
+            Wiring(),
+            "Deployment x: volumes has an item without name",
+        ),
+        (
+            simple(first="vllm/vllm-openai").replace(
+                "{name: a,", "{name: a, volumeMounts: [{name: v, mountPath: /etc/evictune/knobs/}],"
+            ),
+            Wiring(),
+            "volume 'v' is mounted at /etc/evictune/knobs/, where evictune-knobs belongs",
+        ),
+        (
+            simple(first="vllm/vllm-openai").replace(
+                "{name: a,", "{name: a, ports: [{name: evictune, containerPort: 80}],"
+            ),
+            Wiring(),
+            "port 80 is called 'evictune'",
+        ),
         ("[" * 5000, Wiring(), "nested without end"),
         ("a: &a [*a]\n", Wiring(), "nested without end"),
         ("a: 1\n---\nb: [1\nc: 2\n", Wiring(), "line 4, column 2"),
@@ -227,6 +254,22 @@ def test_what_cannot_be_wired_is_refused_with_the_remedy(
     with pytest.raises(WiringError) as caught:
         wire(text, wiring)
     assert message in str(caught.value)
+
+
+def test_content_behind_the_separator_is_written_once() -> None:
+    document = f"--- {json.dumps(yaml.safe_load(simple(first='vllm/vllm-openai')))}\n"
+    (wired,) = yaml.safe_load_all(wire(f"--- # kept\n# and this\n{document[4:]}", Wiring()))
+    assert wired == yaml.safe_load(wire(document, Wiring()))
+    assert "evictune-knobs" in str(wired)
+    assert wire(f"--- # kept\n{document[4:]}", Wiring()).startswith("--- # kept\n")
+
+
+def test_a_merged_key_may_be_given_too() -> None:
+    text = simple(first="vllm/vllm-openai")
+    text = text.replace("{name: a,", "&a {<<: {name: c}, name: a,").replace(
+        "{name: b,", "{<<: *a, name: b,"
+    )
+    assert "evictune-knobs" in wire(text, Wiring(container="a"))
 
 
 def test_the_container_may_be_named() -> None:

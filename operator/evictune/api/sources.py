@@ -36,6 +36,7 @@ from evictune.api.source_definition import (
     mapping,
     parse_source,
 )
+from evictune.api.yaml_text import Loader, problem_of
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -70,6 +71,7 @@ CONFIGURATION_OPTIONS: Mapping[str, tuple[str, str]] = {
     "metricsAddress": ("HOST:PORT", "Where the operator's own series are; default 0.0.0.0:9090."),
     "livenessAddress": ("HOST:PORT", "Where its liveness probe is; default 0.0.0.0:8080."),
 }
+_EVERY_HOST = frozenset(("0.0.0.0", "[::]"))
 DIRECT_DEFAULT = SourceDefinition("default", SourceKind.DIRECT)
 
 
@@ -91,35 +93,32 @@ class OperatorConfiguration:
     liveness_address: str = "0.0.0.0:8080"
 
 
-def _problem(error: Exception) -> str:
-    """What is wrong and where, without the line itself: it may hold a header's secret."""
-    mark = getattr(error, "problem_mark", None)
-    if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return " ".join(str(error).split())
-
-
 def parse_configuration(text: str) -> OperatorConfiguration:
     """The configuration of a YAML text; an empty one: direct scrape. Raises FieldError."""
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: what YAML takes for a date and is none.
-        problem = _problem(error)
-        raise FieldError("configuration", text[:40], f"write valid YAML: {problem}") from error
+        where, problem = problem_of(error)
+        place = where or f"{len(text)} characters"
+        raise FieldError("configuration", place, f"write valid YAML: {problem}") from error
     body = mapping("configuration", document)
     known("", body, CONFIGURATION_OPTIONS)
     defaults = OperatorConfiguration()
     lease = mapping("lease", body.get("lease"))
     known("lease", lease, ("name", "namespace"))
+    metrics = _address("metricsAddress", body, defaults.metrics_address)
+    liveness = _address("livenessAddress", body, defaults.liveness_address)
+    if _clash(metrics, liveness):
+        raise FieldError("livenessAddress", liveness, f"metricsAddress {metrics!r} takes its port")
     return OperatorConfiguration(
         sources=_sources(body.get("sources")) or defaults.sources,
         namespaces=_namespaces(body.get("namespaces")),
         fleet_mode=_fleet_mode(body.get("fleet")),
         lease_name=_name("lease.name", lease.get("name"), DNS_SUBDOMAIN, defaults.lease_name),
         lease_namespace=_name("lease.namespace", lease.get("namespace"), DNS_LABEL, ""),
-        metrics_address=_address("metricsAddress", body, defaults.metrics_address),
-        liveness_address=_address("livenessAddress", body, defaults.liveness_address),
+        metrics_address=metrics,
+        liveness_address=liveness,
     )
 
 
@@ -167,3 +166,10 @@ def _address(name: str, body: Mapping[str, Any], default: str) -> str:
     if not found or int(found["port"]) > 65535:
         raise FieldError(name, value, 'write "HOST:PORT", such as "0.0.0.0:9090"')
     return str(value)
+
+
+def _clash(one: str, other: str) -> bool:
+    """Whether two servers cannot both listen there. Port 0: each gets a free one."""
+    (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
+    same_host = host == other_host or not _EVERY_HOST.isdisjoint((host, other_host))
+    return same_host and int(port) == int(other_port) != 0
