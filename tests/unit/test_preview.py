@@ -264,11 +264,15 @@ def complaint(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> tuple
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        (("--last", "3 hours"), 1, ("--last", "'3 hours'", "write a duration")),
+        (("--last", "3 hours"), 2, ("--last", "'3 hours'", "write a duration")),
+        (("--last", "99999999h"), 2, ("--last", "'99999999h'", "before 1970")),
+        (("--last", "9" * 400 + "h"), 2, ("--last", "before 1970")),
+        (("--end", "0001-01-01T00:00:00Z"), 2, ("--end", "'0001-01-01T00:00:00Z'", "1970")),
         (("--last", "0s"), 2, ("--last", "'0s'", "such as 3h")),
         (("--end", "yesterday"), 2, ("--end", "'yesterday'", "2026-11-29T12:00:00Z")),
         (("--end", "2026-11-29T12:00:00"), 2, ("--end", "2026-11-29T12:00:00Z")),
         (("--scrape-interval", "10ms"), 2, ("--scrape-interval", "'10ms'", "1s")),
+        (("--scrape-interval", "often"), 2, ("--scrape-interval", "'often'", "duration")),
     ],
 )
 def test_options_that_cannot_be_used(
@@ -279,7 +283,7 @@ def test_options_that_cannot_be_used(
     assert all(word in error for word in words), error
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:9090", "ftp://store", "http://"])
+@pytest.mark.parametrize("url", ["127.0.0.1:9090", "ftp://store", "http://", "http://[::1"])
 def test_an_address_that_is_none(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str
 ) -> None:
@@ -295,6 +299,39 @@ def test_a_store_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "Connection refused" in error
     assert "port-forward" in error
     assert not (tmp_path / "p.html").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1%25nowhere]:9090", "http://[::1]:99999", "http://a..b:9090", "http://.b"]
+)
+def test_an_address_that_leads_nowhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str
+) -> None:
+    code, error = complaint(capsys, asked(url, tmp_path / "p.html"))
+    assert code in (1, 2)
+    assert url in error
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        '"success"',
+        '{"status": "success"}',
+        '{"status": "success", "data": null}',
+        '{"status": "success", "data": {"result": 1}}',
+        '{"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}}]}}',
+        '{"status": "success", "data": [1]}',
+        "[" * 100_000,
+    ],
+)
+def test_an_answer_of_another_shape(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, body: str
+) -> None:
+    with serve(lambda _: Answer(body)) as server:
+        code, error = complaint(capsys, asked(server.url, tmp_path / "p.html"))
+    assert code == 1
+    assert "not as Prometheus's API does" in error
 
 
 def test_a_page_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 from urllib.parse import urlsplit
 
-from evictune.api.quantity import parse_duration
+from evictune.api.quantity import FieldError, parse_duration
 from evictune.api.times import parse_time
 from evictune.console.refusals import RefusedError, UsageError
 from evictune.preview.answers import fill
@@ -26,7 +26,7 @@ _APART = 5.0
 
 
 def preview(options: Namespace) -> None:
-    """Write the page and say what is in it. Raises UsageError, FieldError, RefusedError."""
+    """Write the page and say what is in it. Raises UsageError, RefusedError."""
     url, span, scrape = _url(options.prometheus), _span(options), _scrape(options)
     wanted = {"namespace": options.namespace, "policy": options.policy}
     store = Store(url)
@@ -78,17 +78,30 @@ def _span(options: Namespace) -> Range:
         raise UsageError(
             f"--end {options.end!r} is no time: write it as 2026-11-29T12:00:00Z"
         ) from error
-    last = parse_duration("--last", options.last)
+    last = _seconds("--last", options.last)
     if not last:
         raise UsageError("--last '0s' shows nothing: write a duration such as 3h")
     step = max(last / _POINTS, _scrape(options))
     # Whole steps, as Grafana does it: the same samples whenever it is asked.
-    end = end // step * step
-    return Range(end - max(last // step, 1) * step, end, step)
+    whole = end // step * step
+    start = whole - max(last // step, 1) * step
+    if not 0 <= start < whole:
+        until = "" if options.end is None else f" with --end {options.end!r}"
+        raise UsageError(
+            f"--last {options.last!r}{until} begins before 1970: write less, such as 3h"
+        )
+    return Range(start, whole, step)
+
+
+def _seconds(flag: str, text: str) -> float:
+    try:
+        return parse_duration(flag, text)
+    except FieldError as error:
+        raise UsageError(str(error)) from error
 
 
 def _scrape(options: Namespace) -> float:
-    seconds = parse_duration("--scrape-interval", options.scrape_interval)
+    seconds = _seconds("--scrape-interval", options.scrape_interval)
     if seconds < 1:
         raise UsageError(
             f"--scrape-interval {options.scrape_interval!r} is too short: write at least 1s"

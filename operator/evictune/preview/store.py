@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
@@ -13,6 +13,7 @@ _SECONDS = 30.0
 _EXCERPT = 200
 
 Labels = Mapping[str, str]
+T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -50,41 +51,54 @@ class Store:
     def over(self, query: str, span: Range) -> list[Series]:
         """The values over a range. Raises QueryError, StoreError."""
         asked = {"query": query, "start": span.start, "end": span.end, "step": span.step}
-        found = self._ask("query_range", asked)["result"]
-        return [Series(each["metric"], _samples(each["values"])) for each in found]
+        return self._ask(
+            "query_range",
+            asked,
+            lambda data: [
+                Series(dict(each["metric"]), _samples(each["values"])) for each in data["result"]
+            ],
+        )
 
     def at(self, query: str, time: float) -> list[Series]:
         """The values at one time. Raises QueryError, StoreError."""
-        data = self._ask("query", {"query": query, "time": time})
-        if data["resultType"] == "scalar":
-            return [Series({}, _samples([data["result"]]))]
-        return [Series(each["metric"], _samples([each["value"]])) for each in data["result"]]
+        return self._ask("query", {"query": query, "time": time}, _instant)
 
     def label_values(self, series: str, label: str, span: Range) -> list[str]:
         """The values that a label has in these series. Raises QueryError, StoreError."""
         asked = {"match[]": series, "start": span.start, "end": span.end}
-        found: Sequence[Labels] = self._ask("series", asked)
-        return sorted({each[label] for each in found if label in each})
+        return self._ask(
+            "series", asked, lambda found: sorted({each[label] for each in found if label in each})
+        )
 
-    def _ask(self, path: str, asked: Mapping[str, object]) -> Any:
+    def _ask(self, path: str, asked: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        """What `read` makes of the answer's data."""
         try:
             answer = self._session.post(f"{self._url}/api/v1/{path}", data=asked, timeout=_SECONDS)
         except requests.Timeout as error:
             raise StoreError(f"{self._url} gave no answer within {_SECONDS:g} s") from error
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:
+            # ValueError: a host that cannot be a name.
             raise StoreError(f"{self._url}: {_cause(error)}") from error
         try:
             body = answer.json()
-        except requests.JSONDecodeError:
-            body = None
-        if not isinstance(body, dict) or body.get("status") not in ("success", "error"):
-            raise StoreError(
-                f"{self._url} answers with status {answer.status_code} and not as Prometheus's API "
-                f"does: {' '.join(answer.text.split())[:_EXCERPT]!r}"
-            )
-        if body["status"] == "error":
+            if body["status"] == "success":
+                return read(body["data"])
+            refused = body["status"] == "error"
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            refused = False
+        if refused:
             raise QueryError(str(body.get("error", "refused without a word")))
-        return body["data"]
+        raise StoreError(
+            f"{self._url} answers with status {answer.status_code} and not as Prometheus's API "
+            f"does: {' '.join(answer.text.split())[:_EXCERPT]!r}"
+        )
+
+
+def _instant(data: Any) -> list[Series]:
+    """A scalar's value is the result itself."""
+    if data["resultType"] == "scalar":
+        return [Series({}, _samples([data["result"]]))]
+    return [Series(dict(each["metric"]), _samples([each["value"]])) for each in data["result"]]
 
 
 def _samples(values: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
