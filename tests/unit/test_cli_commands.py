@@ -72,6 +72,8 @@ def test_wire_reads_standard_input(
         (("run", "--config", "/nowhere/config.yaml"), 1, "/nowhere/config.yaml"),
         (("wire", "/nowhere/chat.yaml"), 1, "/nowhere/chat.yaml"),
         (("wire", "x", "--plugin-image", "a", "--plugin-installed"), 2, "not allowed with"),
+        (("check", "--timeout", "nan"), 2, "--timeout: 'nan' is no time to wait"),
+        (("check", "--timeout", "soon"), 2, "--timeout: 'soon' is no time to wait"),
         (("explain", "a/b/c"), 2, "write NAMESPACE/NAME"),
         (("explain", "../a"), 2, "write NAMESPACE/NAME"),
         (("explain", "a/b?c"), 2, "write NAMESPACE/NAME"),

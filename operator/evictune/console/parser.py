@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -139,9 +140,21 @@ def _check(commands: _Commands) -> None:
         action="store_true",
         help="instead: whether this account may do what the operator does",
     )
-    told.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="default: 60")
+    told.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds, default=60.0, help="default: 60"
+    )
     # -n: where the operator runs.
     _where(told, argparse.SUPPRESS)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time to wait: write seconds, such as 60")
+    return seconds
 
 
 def _crd(commands: _Commands) -> None:
