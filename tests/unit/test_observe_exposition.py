@@ -40,7 +40,14 @@ def test_a_page_without_any_of_them_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<html>\n<body>login</body>\n</html>\n", 'vllm:x{engine="0', "vllm:x one\n"]
+    "text",
+    [
+        "<html>\n<body>login</body>\n</html>\n",
+        'vllm:x{engine="0',
+        "vllm:x one\n",
+        "vllm:x 1\nother{engine=",
+        "vllm:x 1\nother 12",
+    ],
 )
 def test_what_is_no_page_is_refused_with_its_beginning(text: str) -> None:
     with pytest.raises(ExpositionError, match="begins with") as refused:

@@ -47,16 +47,23 @@ def parse(text: str, names: Collection[str]) -> list[Sample]:
     Nine in ten lines of an engine's page are of no interest, and the parser goes through a page
     letter by letter: it is given the others, or all of them if there are none, to find a fault.
     """
+    if text and not text.endswith("\n"):
+        # The format ends its last line with a line feed too, and the cut may be anywhere.
+        raise _no_page("its last line has no end: it was cut off", text)
     lines = _lines(frozenset(names)).findall(text) or [text]
     try:
         found = (_of_short(line) if len(line) <= _SHORT_LINE else _samples(line) for line in lines)
         return [sample for samples in found for sample in samples if sample.name in names]
     except (ValueError, IndexError, KeyError) as error:
         # The parser answers other formats, such as a proxy's HTML, with any of the three.
-        start = " ".join(text[:60].split())
-        raise ExpositionError(
-            f"not the Prometheus text format: {error}; the page begins with {start!r}"
-        ) from None
+        raise _no_page(error, text) from None
+
+
+def _no_page(problem: object, text: str) -> ExpositionError:
+    start = " ".join(text[:60].split())
+    return ExpositionError(
+        f"not the Prometheus text format: {problem}; the page begins with {start!r}"
+    )
 
 
 def _samples(text: str) -> tuple[Sample, ...]:
