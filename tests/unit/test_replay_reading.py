@@ -80,7 +80,7 @@ def test_a_packed_file_that_is_cut_off_before_its_first_line(
 ) -> None:
     path = tmp_path / "trace"
     path.write_bytes(pack(TEXTS["mooncake"].encode())[:cut])
-    with pytest.raises(TraceError, match="trace: is "):
+    with pytest.raises(TraceError, match=r"trace: is (cut off|in none)"):
         read_trace(path)
 
 

@@ -145,7 +145,7 @@ def _advice_record(advised: Advice, outcome: Outcome) -> dict[str, Any]:
 
 
 def convert(options: argparse.Namespace) -> None:
-    """Write the trace as a request log."""
+    """Write the trace as a request log, and say what was read and repaired."""
     progress = Progress()
     trace = read(options, progress)
     with progress.over():
@@ -153,6 +153,7 @@ def convert(options: argparse.Namespace) -> None:
         from evictune_policies.replay.traces import native
 
         native.convert(trace, Path(options.output))
+    print(f"{text.heading(trace)}\nwritten to {options.output}")
 
 
 def page_of(options: argparse.Namespace) -> Path | None:

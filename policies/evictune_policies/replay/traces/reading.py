@@ -58,7 +58,10 @@ def detected(path: Path) -> str:
     """
     if path.is_dir():
         return "kv-cache-tester"
-    first = next((line for _, line, _ in lines(path, Counter())), b"")
+    repairs: Counter[str] = Counter()
+    first = next((line for _, line, _ in lines(path, repairs)), b"")
+    if repairs["truncated"]:
+        raise refuse(path, "is cut off within its first line", "copy the file again")
     if not first:
         raise refuse(path, "is empty", "give a trace with at least one request")
     try:
