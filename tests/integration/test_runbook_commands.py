@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.alert_rules import ROOT
-from tests.support.page_commands import Words, commands
+from tests.support.docs_pages import commands, inline_commands
 
 PAGES = sorted((ROOT / "docs/runbooks").glob("*.md"))
 KUBECTL = Path(sys.executable).with_name("kubectl")
@@ -18,7 +19,7 @@ NOWHERE = ["--server", "http://127.0.0.1:9", "--kubeconfig", "/dev/null"]
 MANIFEST = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
 
 
-def called(words: Words) -> str:
+def called(words: Sequence[str]) -> str:
     """What kubectl says of the command."""
     done = subprocess.run(
         [str(KUBECTL), *NOWHERE, *words[1:]],
@@ -33,9 +34,9 @@ def called(words: Words) -> str:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_kubectl_takes_what_a_page_says(path: Path) -> None:
-    for words in commands(path.read_text("utf-8")):
-        if words[0] == "kubectl":
-            assert "refused" in called(words), words
+    for command in (*commands(path), *inline_commands(path)):
+        if command.words[0] == "kubectl":
+            assert "refused" in called(command.words), command
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
 _SUBSTITUTED = re.compile(r"\$\(([^()]*)\)")
 _INCLUDED = re.compile(r'^--8<-- "([^":]+)"$', re.MULTILINE)
+_INLINE = re.compile(r"`((?:evictune|kubectl) [^`\n]+)`")
 _OPERATORS = frozenset("|&;<>()")
 
 
@@ -128,6 +129,14 @@ def commands(page: Path) -> Iterator[Command]:
                 for inner in _SUBSTITUTED.findall(line):
                     yield from _split(block, inner)
                 yield from _split(block, _SUBSTITUTED.sub("SUBSTITUTED", line))
+
+
+def inline_commands(page: Path) -> Iterator[Command]:
+    """Every command between backticks; in a table its pipes are escaped."""
+    text = page.read_text("utf-8")
+    for found in _INLINE.finditer(text):
+        line = found[1].replace("\\|", "|")
+        yield from _split(Block(page, text.count("\n", 0, found.start()) + 1, "sh", line), line)
 
 
 def _is_shell(block: Block) -> bool:

@@ -22,7 +22,7 @@ from tests.support.alert_rules import (
     recorded,
     rules,
 )
-from tests.support.page_commands import blocks, commands
+from tests.support.docs_pages import Command, blocks, commands, inline_commands
 from tests.support.promql_names import exported, names_in
 
 PAGES = ROOT / "docs/runbooks"
@@ -42,6 +42,17 @@ def pages_base() -> str:
 
 def read(path: Path) -> str:
     return path.read_text("utf-8")
+
+
+def typed(page: Path) -> list[Command]:
+    """The page's commands, in blocks and between backticks."""
+    return [*commands(page), *inline_commands(page)]
+
+
+def shown(page: Path) -> list[str]:
+    """The page's queries."""
+    found = [block.text for block in blocks(page) if block.language == "promql"]
+    return [line.strip() for text in found for line in text.splitlines() if line.strip()]
 
 
 @functools.cache
@@ -115,12 +126,12 @@ def test_a_page_has_the_parts_that_one_looks_for(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
 def test_what_a_page_has_people_type_exists(path: Path) -> None:
-    for words in commands(read(path)):
-        if words[0] == "evictune":
-            make_parser().parse_args(words[1:])
+    for command in typed(path):
+        if command.words[0] == "evictune":
+            make_parser().parse_args(command.words[1:])
         else:
-            assert words[0] in TOOLS, words
-    for query in blocks(read(path), "promql"):
+            assert command.words[0] in TOOLS, command
+    for query in shown(path):
         assert names_in(query) <= exported() | recorded() | OF_PROMETHEUS, query
 
 
@@ -132,20 +143,21 @@ def test_links_of_a_page_lead_somewhere(path: Path) -> None:
 
 def test_every_page_shows_commands_and_queries() -> None:
     for name in alerts():
-        text = read(PAGES / f"{page_name(name)}.md")
-        assert blocks(text, "sh"), name
-        assert blocks(text, "promql"), name
+        page = PAGES / f"{page_name(name)}.md"
+        assert list(commands(page)), name
+        assert shown(page), name
 
 
-def test_a_command_that_does_not_exist_is_found() -> None:
-    text = (
+def test_a_command_that_does_not_exist_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
         "```sh\nkubectl get pods | evictune wire --chek -\n```\n`evictune explain a \\| grep b`\n"
     )
-    assert list(commands(text)) == [
-        ["kubectl", "get", "pods"],
-        ["evictune", "wire", "--chek", "-"],
-        ["evictune", "explain", "a"],
-        ["grep", "b"],
+    assert [command.words for command in typed(page)] == [
+        ("kubectl", "get", "pods"),
+        ("evictune", "wire", "--chek", "-"),
+        ("evictune", "explain", "a"),
+        ("grep", "b"),
     ]
     with pytest.raises(SystemExit):
         make_parser().parse_args(["wire", "--chek", "-"])

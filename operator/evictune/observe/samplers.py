@@ -150,7 +150,8 @@ class Sampler:
         _note_warming_up(draft, self._window)
         snapshot = draft.done()
         # Put in order here, in the source's thread: every policy looks its own pods up.
-        log.debug("%s has series of %d pods", self._client.place, len(snapshot.ranks))
+        by_pod = snapshot.ranks
+        log.debug("%s has series of %d pods", self._client.place, len(by_pod))
         return snapshot
 
     def _rest(self, deadline: float) -> float:
