@@ -74,7 +74,7 @@ def serve(
             if answer.hang:
                 released.wait(60)
                 return
-            body = answer.body.encode()
+            body = answer.body.encode("utf-8", "surrogateescape")
             drip = answer.seconds_a_byte
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)

@@ -99,14 +99,21 @@ def test_a_missing_token_or_ca_file_is_named(tmp_path: Path) -> None:
         made.vector("up", 2.0)
 
 
-def test_an_answer_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That about a fleet is megabytes long, and the library would parse it again."""
-    parsed = []
-    loads = requests.models.complexjson.loads
-    monkeypatch.setattr(
-        requests.models.complexjson, "loads", lambda text: parsed.append(text) or loads(text)
-    )
+def test_the_library_does_not_parse_an_answer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That about a fleet is megabytes long."""
+    parsed: list[str] = []
+    monkeypatch.setattr(requests.models.complexjson, "loads", parsed.append)
     element = {"metric": {}, "value": [0, "1"]}
     with client(vector(element)) as (made, _):
         assert list(made.vector("up", 2.0)) == [element]
-    assert len(parsed) == 1
+    assert parsed == []
+
+
+def test_an_element_that_is_no_text_is_a_fault_of_this_query() -> None:
+    element = '{"metric": {"pod": "\udcff"}, "value": [0, "1"]}'  # sent as the byte ff
+    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{element}]}}}}'
+    with (
+        client(Answer(body)) as (made, _),
+        pytest.raises(AnswerError, match="an element cannot be read"),
+    ):
+        list(made.vector("up", 2.0))

@@ -42,6 +42,8 @@ class Kind(Enum):
 class Measure(StrEnum):
     """What evictune measures, whatever the engine calls it."""
 
+    __hash__ = str.__hash__  # Enum's own is slow, and a fleet's series are looked up by it
+
     TTFT = "ttft"
     KV_USAGE = "kv_usage"
     RUNNING = "running"

@@ -30,12 +30,15 @@ class Draft:
     pod_faults: dict[PodKey, Unknown] = field(default_factory=dict)
     stray: str = ""
     doubtful: set[tuple[Measure, RankKey, float]] = field(default_factory=set)
-    _ranks: dict[RankKey, RankKey] = field(default_factory=dict)
+    _ranks: dict[tuple[str, str, str], RankKey] = field(default_factory=dict)
 
-    def rank(self, pod: PodKey, rank: str) -> RankKey:
+    def rank(self, namespace: str, pod: str, rank: str) -> RankKey:
         """The key of a rank, one object for all of its series: a fleet has hundred thousands."""
-        key = RankKey(pod, rank)
-        return self._ranks.setdefault(key, key)
+        names = (namespace, pod, rank)
+        key = self._ranks.get(names)
+        if key is None:
+            key = self._ranks[names] = RankKey(PodKey(namespace, pod), rank)
+        return key
 
     def add_value(self, measure: Measure, key: RankKey, value: float) -> None:
         """A gauge, or a counter's increase. Of values that repeat each other the largest stays."""

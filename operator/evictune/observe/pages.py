@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 
 import aiohttp
+from yarl import URL
 
 MAX_BYTES = 16 * 2**20
 _CONNECTIONS = 64
@@ -39,12 +41,13 @@ class PageReader:
 
     async def _read(self, url: str) -> str:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
+            # An interval is longer than servers keep connections, and a fleet has thousands.
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar()
             )
         # A pod must not send the operator to addresses of the pod's choice.
-        async with self._session.get(url, allow_redirects=False) as response:
+        async with self._session.get(_parsed(url), allow_redirects=False) as response:
             if response.status != 200:
                 raise PageError(f"{url} answers with status {response.status}")
             body = bytearray()
@@ -53,6 +56,10 @@ class PageReader:
                 if len(body) > MAX_BYTES:
                     raise PageError(f"{url} is longer than {MAX_BYTES >> 20} MiB")
             return body.decode("utf-8", errors="replace")
+
+
+# Every pod's address is asked for again and again; to parse it takes an eighth of reading its page.
+_parsed = lru_cache(maxsize=16384)(URL)
 
 
 def _cause(error: aiohttp.ClientError) -> str:

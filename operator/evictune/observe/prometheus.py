@@ -14,9 +14,10 @@ import io
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
+import msgspec
 import requests
 from prometheus_api_client import PrometheusConnect
 from urllib3.exceptions import HTTPError, ReadTimeoutError
@@ -37,6 +38,25 @@ _HINTS: Mapping[int, str] = {
 }
 
 Series = Mapping[str, Any]
+T = TypeVar("T")
+_NULL = msgspec.Raw(b"null")
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    """What an answer tells. The result's elements stay text until they are looked at, one by one:
+    those of a fleet are a hundred thousand, and all of them at once fill hundreds of megabytes."""
+
+    result: msgspec.Raw
+    result_type: object = None
+
+
+class _Body(msgspec.Struct):
+    """An answer, as far as it is one of Prometheus's API."""
+
+    status: object = None
+    error: object = None
+    warnings: object = None
+    data: msgspec.Raw = _NULL
 
 
 class AccessError(Exception):
@@ -75,15 +95,15 @@ class PrometheusClient:
             auth=self._credentials,
         )
 
-    def vector(self, query: str, timeout: float) -> Sequence[Series]:
-        """The result of an instant query, each with `metric` and `value`.
+    def vector(self, query: str, timeout: float) -> Iterable[Series]:
+        """The result of an instant query, each with `metric` and `value`; to go through once.
 
         Raises AccessError, or AnswerError where only this query is at fault.
         """
         try:
             self._deadline.at = time.monotonic() + timeout
             self._credentials.check_files()
-            result: Sequence[Series] = self._connect.custom_query(
+            result: Iterable[Series] = self._connect.custom_query(
                 query, params=dict(self._definition.parameters), timeout=timeout
             )
         except requests.TooManyRedirects as error:
@@ -98,8 +118,7 @@ class PrometheusClient:
             raise AccessError(f"{self.place}: {_cause(error)}") from None
         except CredentialError as error:
             raise AccessError(f"{self.place}: {error}") from None
-        # Some stores written in Go answer null for an empty list.
-        return result or []
+        return result
 
     def close(self) -> None:
         """Close the connections."""
@@ -114,29 +133,32 @@ class PrometheusClient:
         """Called by requests with every answer, before the library reads it."""
         if response.is_redirect:
             return
-        self._receive(response)
-        body = self._body(response)
-        if response.status_code in (400, 422) and "error" in body:
-            raise AnswerError(f"{self.place} cannot answer: {self._told(str(body['error']))}")
+        text = self._receive(response)
+        body = _decoded(text, _Body) or _Body()
+        if response.status_code in (400, 422) and body.error is not None:
+            raise AnswerError(f"{self.place} cannot answer: {self._told(str(body.error))}")
         if response.status_code != 200:
             hint = _HINTS.get(response.status_code, "")
             raise AccessError(
                 f"{self.place} answers with status {response.status_code}: "
                 f"{self._told(response.text)}{hint and '; '}{hint}"
             )
-        data = body.get("data")
-        if body.get("status") != "success" or not isinstance(data, dict) or "result" not in data:
+        data = _decoded(body.data, _Data)
+        if body.status != "success" or data is None:
             raise AccessError(
                 f"{self.place} does not speak Prometheus's API: {self._told(response.text)}"
             )
-        self._require_whole(body)
-        # The library reads the same text once more: the answer about a fleet is megabytes long.
-        response.json = lambda **_: body  # type: ignore[method-assign]
-        kind, result = data.get("resultType"), data["result"]
-        if kind != "vector" or not isinstance(result, list | None):
-            raise AnswerError(f"{self.place} answers with a {kind}, not with a vector")
+        self._require_whole(body.warnings)
+        # Some stores written in Go answer null for an empty list.
+        elements = _decoded(data.result, list[msgspec.Raw]) if data.result != _NULL else []
+        if data.result_type != "vector" or elements is None:
+            raise AnswerError(f"{self.place} answers with a {data.result_type}, not with a vector")
+        # Nobody needs the text as well: the library takes what is given here.
+        response.raw = io.BytesIO()
+        result = map(self._element, elements)
+        response.json = lambda **_: {"data": {"result": result}}  # type: ignore[method-assign]
 
-    def _receive(self, response: requests.Response) -> None:
+    def _receive(self, response: requests.Response) -> bytes:
         """Read the answer within the time that is left: requests limits the time between bytes."""
         body = bytearray()
         try:
@@ -150,32 +172,40 @@ class PrometheusClient:
             raise AccessError(
                 f"{self.place} broke its answer off: {type(error).__name__}"
             ) from None
-        response.raw = io.BytesIO(bytes(body))
+        text = bytes(body)
+        response.raw = io.BytesIO(text)
+        return text
 
-    def _require_whole(self, body: Mapping[str, Any]) -> None:
+    def _element(self, text: msgspec.Raw) -> Series:
+        """One series. Raises AnswerError."""
+        try:
+            found: Series = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise AnswerError(f"{self.place}: an element cannot be read: {error}") from None
+        return found
+
+    def _require_whole(self, warnings: object) -> None:
         """Refuse what a store or gateway itself calls incomplete, such as Thanos' partial answers.
 
         Prometheus warns where it leaves elements out. (Its `infos` tell of style.)
         """
-        warnings = body.get("warnings")
         if warnings:
             told = "; ".join(map(str, warnings)) if isinstance(warnings, list) else str(warnings)
             raise AnswerError(f"{self.place} answers in part only: {self._told(told)}")
-
-    @staticmethod
-    def _body(response: requests.Response) -> Mapping[str, Any]:
-        """The answer's JSON object; empty where it is none."""
-        try:
-            body = response.json()
-        except requests.JSONDecodeError:
-            return {}
-        return body if isinstance(body, dict) else {}
 
     def _told(self, text: str) -> str:
         """The first bytes of an answer, without any secret that it may repeat."""
         for secret in filter(None, self._credentials.secrets()):
             text = text.replace(secret, "***")
         return repr(" ".join(text.split())[:_EXCERPT])
+
+
+def _decoded(text: bytes | msgspec.Raw, kind: type[T]) -> T | None:
+    """None where the text is not JSON of this kind."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _cause(error: BaseException) -> str:

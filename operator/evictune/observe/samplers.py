@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from evictune.observe.dialects import INFO_LABELS, MEANINGS, Kind, Measure, rank
 from evictune.observe.draft import Draft
 from evictune.observe.prometheus import AccessError, AnswerError, PrometheusClient, Series
 from evictune.observe.promql import EXPORTED, SERIES_LABEL, query, stray_query
-from evictune.observe.snapshot import PodKey, Snapshot, SourceError
+from evictune.observe.snapshot import Snapshot, SourceError
 from evictune.observe.target import EnginePod
 
 _THREADS = 4
@@ -140,8 +140,8 @@ class Sampler:
             for measure in Measure:
                 text = query(measure, namespaces, self._window, self._labels)
                 try:
-                    for series in self._client.vector(text, self._rest(deadline)):
-                        _add(draft, measure, series, self._window, self._labels)
+                    found = self._client.vector(text, self._rest(deadline))
+                    _add(draft, measure, found, self._window, self._labels)
                 except AnswerError as error:
                     draft.faults[measure] = Unknown(Reason.SOURCE_UNAVAILABLE, str(error))
             self._note_stray(draft, namespaces, deadline)
@@ -175,12 +175,12 @@ class Sampler:
             log.debug("looking for series without a pod: %s", error)
 
 
-def _stray(found: Sequence[Series], labels: PodLabels) -> str:
+def _stray(found: Iterable[Series], labels: PodLabels) -> str:
     """In words, how engines' series are labelled that belong to no pod; empty if there are none.
 
     Without the labels' values: a policy's author may not be meant to see whose they are.
     """
-    aside = EXPORTED + labels.namespace
+    aside, renamed = EXPORTED + labels.namespace, False
     for series in found:
         names = series.get("metric", {})
         missing = [each for each in (labels.namespace, labels.pod) if each not in names]
@@ -190,7 +190,8 @@ def _stray(found: Sequence[Series], labels: PodLabels) -> str:
                 f"it has engines' series without the label {' and '.join(missing)}; they have "
                 f"{kept}: name the right ones in the source's labels, or in the scrape job"
             )
-    if any(aside in series.get("metric", {}) for series in found):
+        renamed |= aside in names
+    if renamed:
         return (
             f"it has series whose namespace is in {aside}: set honor_labels in the scrape job, or "
             f"name the {EXPORTED} labels in the source's labels"
@@ -198,29 +199,34 @@ def _stray(found: Sequence[Series], labels: PodLabels) -> str:
     return ""
 
 
-def _add(draft: Draft, measure: Measure, series: Series, window: float, names: PodLabels) -> None:
-    """One element of a vector. Raises AnswerError if it is not one."""
-    try:
-        labels = series["metric"]
-        value = float(series["value"][1])
-        bound = float(labels["le"]) if "le" in labels else None
-        pod = PodKey(labels.get(names.namespace, ""), labels.get(names.pod, ""))
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise AnswerError(
-            f"an element of the answer for {measure} cannot be read: {error!r}"
-        ) from None
-    if not pod.namespace or not pod.pod:
-        return  # Belongs to no pod: a store that holds other things too may have such series.
-    key = draft.rank(pod, rank_of(labels))
-    draft.add_name(measure, key, labels.get(SERIES_LABEL, ""))
-    match MEANINGS[measure].kind:
-        case Kind.INFO:
-            draft.infos[key] = {name: labels[name] for name in INFO_LABELS if name in labels}
-        case Kind.BUCKETS if bound is not None:
+def _add(
+    draft: Draft, measure: Measure, found: Iterable[Series], window: float, names: PodLabels
+) -> None:
+    """All elements of a vector: a fleet's buckets are a hundred thousand, so little is done for
+    each. Raises AnswerError if one cannot be read."""
+    kind = MEANINGS[measure].kind
+    has_bounds, has_labels = kind is Kind.BUCKETS, kind is Kind.INFO
+    for series in found:
+        try:
+            labels = series["metric"]
+            value = float(series["value"][1])
+            bound = float(labels["le"]) if "le" in labels else None
+            namespace, pod = labels.get(names.namespace), labels.get(names.pod)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise AnswerError(
+                f"an element of the answer for {measure} cannot be read: {error!r}"
+            ) from None
+        if not namespace or not pod:
+            continue  # Belongs to no pod: a store that holds other things too may have such series.
+        key = draft.rank(namespace, pod, rank_of(labels))
+        draft.add_name(measure, key, labels.get(SERIES_LABEL, ""))
+        draft.seconds[key] = window
+        if has_bounds and bound is not None:
             draft.add_bucket(measure, key, bound, value)
-        case _:
+        elif has_labels:
+            draft.infos[key] = {name: labels[name] for name in INFO_LABELS if name in labels}
+        else:
             draft.add_value(measure, key, value)
-    draft.seconds[key] = window
 
 
 def _note_warming_up(draft: Draft, window: float) -> None:
