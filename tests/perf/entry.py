@@ -6,9 +6,9 @@ from typing import Any
 
 
 def entry(
-    name: str, peer: str, peer_value: float, our_value: float, bound: float, unit: str
+    name: str, peer: str, peer_value: float, our_value: float, bound: float | None, unit: str
 ) -> dict[str, Any]:
-    """One record."""
+    """One record. bound: the largest ratio allowed; None of a goal in absolute units."""
     return {
         "name": name,
         "peer": peer,
