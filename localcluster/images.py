@@ -80,24 +80,27 @@ def build_image(
     tag: str,
     build_args: Mapping[str, str] | None = None,
     *,
+    target: str = "",
     archive: Path | None = None,
     progress: Progress = print_progress,
 ) -> Image:
     """Build a Dockerfile by buildah (root); the image goes to `archive` (default: in the cache).
 
-    `tag` is a full name such as localhost/evictune/operator:test. A `FROM` finds the images that
-    were built here before. RUN has this machine's network. The machine's own certificates and
-    pip settings are there during the build, for machines behind a mirror with a CA of its own: a
-    Dockerfile that declares `ARG PIP_CERT` and `ARG PIP_INDEX_URL` gets those too.
+    `target` is the stage to end with (default: the last one), `tag` a full name such as
+    localhost/evictune/operator:test. A `FROM` finds the images that were built here before. RUN has
+    this machine's network. The machine's own certificates and pip settings are there during the
+    build, for machines behind a mirror with a CA of its own: a Dockerfile that declares
+    `ARG PIP_CERT` and `ARG PIP_INDEX_URL` gets those too.
     """
     require_node()
     name = hashlib.sha256(tag.encode()).hexdigest()[:12]
-    target = archive or cache_directory() / f"image-{name}.tar"
-    partial = target.with_name(f".{target.name}.partial")
+    written = archive or cache_directory() / f"image-{name}.tar"
+    partial = written.with_name(f".{written.name}.partial")
     with exclusive("images", progress) as lock, _scratch() as scratch:
         buildah = _buildah(scratch)
         build = [*buildah, "bud", "--isolation", "chroot", "--network", "host", "--pull-never"]
         build += [*_signature_policy(scratch), *_machine_settings(), "--layers"]
+        build += ["--target", target] if target else []
         for key, value in (build_args or {}).items():
             build += ["--build-arg", f"{key}={value}"]
         build += ["--file", str(dockerfile), "--tag", tag, str(context)]
@@ -110,12 +113,12 @@ def build_image(
             run(build, f"building image {tag}", progress, lock=lock)
             partial.unlink(missing_ok=True)
             run(push, f"writing image {tag}", progress, lock=lock)
-            partial.rename(target)
+            partial.rename(written)
             # What had this tag before is of no use any more.
             run([*buildah, "rmi", "--prune"], "pruning images", progress, lock=lock)
         finally:
             partial.unlink(missing_ok=True)
-    return Image(target, tag)
+    return Image(written, tag)
 
 
 def _debootstrap(scratch: Path, progress: Progress) -> None:

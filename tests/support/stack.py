@@ -24,7 +24,7 @@ from localcluster.controlplane import ControlPlane, KubectlError
 from localcluster.node import Node
 from localcluster.nodeconfig import CONTAINERD_SOCKET
 from tests.support import vllm_pod
-from tests.support.images import ROOT, operator_image
+from tests.support.images import ROOT, operator_image, plugin_image
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.vllm_pod import Engine
 
@@ -173,14 +173,15 @@ class Stack:
 @contextmanager
 def closed_loop(cluster: ControlPlane, node: Node, directory: Path) -> Iterator[Stack]:
     """Bring up engine, Prometheus and operator; all are ready."""
-    image = operator_image()
-    node.load_image(image.archive, image.reference)
+    operator, plugin = operator_image(), plugin_image()
+    for image in (operator, plugin):
+        node.load_image(image.archive, image.reference)
     for namespace in (NAMESPACE, RELEASE):
         cluster.kubectl("create", "namespace", namespace)
-    start_engine(cluster, node, image.reference)
+    start_engine(cluster, node, plugin.reference)
     with prometheus(node.host_address, directory / "prometheus", SCRAPE_INTERVAL) as metrics:
         stack = Stack(cluster, node, metrics)
-        install_operator(cluster, image.reference, metrics.url)
+        install_operator(cluster, operator.reference, metrics.url)
         rollout(stack, f"deployment/{RELEASE}", RELEASE, OPERATOR_SECONDS)
         rollout(stack, f"deployment/{WORKLOAD}", NAMESPACE, ENGINE_SECONDS)
         stack.scrape()

@@ -123,7 +123,34 @@ def test_the_installation_page_names_the_current_chart() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     text = (ROOT / "docs/how-to/install.md").read_text()
     assert set(re.findall(r"evictune-([0-9.]+)\.tgz", text)) == {chart["version"]}
-    assert set(re.findall(r"/evictune:([0-9.]*[0-9])", text)) == {chart["appVersion"]}
+    assert set(re.findall(r"evictune[a-z-]*:([0-9.]*[0-9])", text)) == {chart["appVersion"]}
+
+
+def test_the_images_of_the_installation_page_are_those_that_are_used() -> None:
+    text = (ROOT / "docs/how-to/install.md").read_text()
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    built = set(re.findall(r"--target ([a-z]+)", text))
+    assert built == set(re.findall(r"^FROM scratch AS (\w+)$", dockerfile, re.MULTILINE))
+    for registry in ("registry.example", "registry.internal"):
+        pushed = set(re.findall(rf"docker push {registry}/(\S+):", text))
+        assert pushed == {"evictune", "evictune-plugin"}, registry
+    # Where the notes of the chart, which know only the operator's image, look for the plugin's.
+    helpers = (CHART / "templates/_helpers.tpl").read_text()
+    assert 'printf "%s-plugin:%s" .Values.image.repository' in helpers
+    for page in ("docs/how-to/install.md", "README.md"):
+        used = re.findall(r"--plugin-image (\S+)", (ROOT / page).read_text())
+        assert set(used) == {"registry.example/evictune-plugin:0.1.0"}, page
+    assert set(re.findall(r"image\.repository=\S+/(\S+)", text)) == {"evictune"}
+
+
+def test_the_images_say_the_version_that_they_hold() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    for name, distribution in (("operator", "operator"), ("plugin", "policies")):
+        stage = dockerfile.partition(f"FROM scratch AS {name}\n")[2].partition("\nFROM ")[0]
+        project = tomllib.loads((ROOT / distribution / "pyproject.toml").read_text())["project"]
+        assert f"ARG VERSION={project['version']}\n" in stage
+        assert 'image.version="${VERSION}"' in stage
+        assert "\nUSER 65532:65532\n" in stage
 
 
 def test_a_value_whose_kind_cannot_be_told_needs_an_annotation() -> None:

@@ -153,3 +153,8 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end }}
+
+{{/* By convention beside the operator's: an image of its own, of the same version. */}}
+{{- define "evictune.pluginImage" -}}
+{{- printf "%s-plugin:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}

@@ -1,0 +1,75 @@
+"""The chart on a real node, where restricted is enforced: install, `helm test`, upgrade."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from localcluster.controlplane import ControlPlane
+from localcluster.node import Node
+from tests.support.helm import CHART, HelmError, each_helm, helm
+from tests.support.images import operator_image
+from tests.support.operator_scene import install_crd
+
+__all__ = ["each_helm"]
+pytestmark = pytest.mark.timeout(900)
+
+NAMESPACE = "restricted"
+NAME = "checked"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+WAIT = ("--wait", "--timeout", "5m")
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, node: Node, each_helm: str) -> Iterator[dict[str, Any]]:
+    """The values of a release that runs; it follows its own namespace, and shares a definition."""
+    image = operator_image()
+    node.load_image(image.archive, image.reference)
+    repository, _, tag = image.reference.rpartition(":")
+    values = {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "crds": {"install": False},
+        "watchNamespaces": [NAMESPACE],
+    }
+    install_crd(control_plane)
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.kubectl("label", "namespace", NAMESPACE, RESTRICTED)
+    try:
+        command("install", control_plane, str(CHART), *WAIT, values=values)
+        yield values
+        command("uninstall", control_plane, "--wait")
+        left = control_plane.kubectl(
+            "-n", NAMESPACE, "get", "all,sa,role,rolebinding", "-o", "name"
+        )
+        assert NAME not in left
+    finally:
+        control_plane.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", timeout=130)
+
+
+def command(name: str, cluster: ControlPlane, *arguments: str, **given: Any) -> str:
+    """A Helm command on the release."""
+    place = ("--namespace", NAMESPACE)
+    return helm(name, NAME, *arguments, *place, cluster=cluster, seconds=330, **given)
+
+
+def test_helm_test_says_what_works_and_what_does_not(
+    control_plane: ControlPlane, release: dict[str, Any]
+) -> None:
+    said = command("test", control_plane, "--logs", "--timeout", "3m")
+    assert said.count("Succeeded") == 5, said
+    # No operator any more: its test fails, and says so where a person would look.
+    changed = release | {"replicas": 0}
+    command("upgrade", control_plane, str(CHART), *WAIT, values=changed)
+    with pytest.raises(HelmError):
+        command("test", control_plane, "--timeout", "3m")
+    log = control_plane.kubectl("-n", NAMESPACE, "logs", f"pod/{NAME}-evictune-test")
+    assert "ok      definition" in log
+    assert "FAILED  lease: nobody holds" in log
+    # And works again; what failed is not in its way.
+    command("upgrade", control_plane, str(CHART), *WAIT, values=release)
+    command("test", control_plane, "--timeout", "3m")
+    pods = json.loads(control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o", "json"))["items"]
+    assert [pod["status"]["phase"] for pod in pods] == ["Running"]
