@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Made first, with progress, so that neither the demonstration nor a test waits for a compiler.
 DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
-TEST_BINARIES := $(DEMO_BINARIES) kubelet helm base-image
+TEST_BINARIES := $(DEMO_BINARIES) kubelet helm helm4 base-image
 TESTS_FAST := tests/unit
 # Tests against a cluster wait for it half of their time: twice as many at once as processors. In the
 # order of the files: xdist would begin with those of many tests, and end with all engines at once.

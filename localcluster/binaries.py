@@ -45,6 +45,7 @@ SOURCES = {
     },
     "etcd": Source("go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
     "helm": Source("helm.sh/helm/v3/cmd/helm", "helm.sh/helm/v3"),
+    "helm4": Source("helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4"),
     "kwok": Source("sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", TOOLS / "kwok"),
 }
 NAMES = (*SOURCES, "kubectl")

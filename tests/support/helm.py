@@ -15,7 +15,7 @@ from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane
 
 CHART = Path(__file__).resolve().parents[2] / "charts/evictune"
-HELMS = ("helm",)
+HELMS = ("helm", "helm4")
 _PROGRAM: ContextVar[str] = ContextVar("_PROGRAM", default=HELMS[0])
 
 
