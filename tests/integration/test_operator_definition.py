@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from evictune.act.definition import specimen
 from evictune.api.crd import crd
-from evictune.api.status_schema import status_schema
 from evictune.kube import MERGE_PATCH, policies_path
 
 from localcluster.controlplane import ControlPlane
+from tests.support.definitions import every_field, is_dry, kept_fields, told
 from tests.support.fake_engines import FakeDeployment
 from tests.support.operator_process import OperatorProcess, eventually
 from tests.support.operator_scene import Scene, install_crd, policy, wait_exactly
@@ -54,27 +53,13 @@ def forget(properties: Schema) -> None:
     del properties["applied"]["properties"]["values"]
 
 
-def kept_fields(scene: Scene) -> dict[str, Any]:
-    """What the definition in force keeps of a status with every field."""
-    path = f"{policies_path(scene.namespace)}/chat/status"
-    answer = scene.api.request(
-        "PATCH",
-        path,
-        body={"status": specimen(status_schema())},
-        content_type=MERGE_PATCH,
-        query={"dryRun": "All"},
-    )
-    found: dict[str, Any] = answer["status"]
-    return found
-
-
 def test_under_an_older_definition_nothing_is_written_and_nothing_forgotten(
     scene: Scene, tmp_path: Path
 ) -> None:
     arguments = ("--namespace", scene.namespace)
     with FakeDeployment(scene.api, scene.namespace, "chat-8b") as target:
         scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "10m"}))
-        assert kept_fields(scene) == specimen(status_schema())
+        assert kept_fields(scene) == every_field()
         with OperatorProcess(tmp_path / "before", scene.cluster.kubeconfig, None, *arguments):
             eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept")
         before = scene.status("chat")
@@ -101,17 +86,6 @@ def test_under_an_older_definition_nothing_is_written_and_nothing_forgotten(
             assert after["applied"]["values"] == before["applied"]["values"]
             assert after["decisions"][: len(before["decisions"])] == before["decisions"]
             assert target.engines[0].revision == before["applied"]["revision"]
-
-
-def told(scene: Scene) -> str:
-    """What the Event says of the definition; empty until there is one."""
-    found = [each for each in scene.events() if each["reason"] == "DefinitionOutdated"]
-    assert len(found) <= 1
-    return str(found[0]["message"]) if found else ""
-
-
-def is_dry(event: dict[str, Any]) -> bool:
-    return "dryRun=All" in event["requestURI"]
 
 
 def remember_more(properties: Schema) -> None:

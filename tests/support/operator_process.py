@@ -55,16 +55,17 @@ class OperatorProcess:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.metrics_port, self.liveness_port = free_port(), free_port()
-        config = directory / "config.yaml"
+        self.config = directory / "config.yaml"
         configuration = {
             "sources": sources or {"default": {"direct": {"timeout": "2s"}}},
             "metricsAddress": f"127.0.0.1:{self.metrics_port}",
             "livenessAddress": f"127.0.0.1:{self.liveness_port}",
             "lease": lease or {},
         }
-        config.write_text(yaml.safe_dump(configuration))
+        self.config.write_text(yaml.safe_dump(configuration))
         self.log = directory / "operator.log"
-        self._command = [sys.executable, "-m", "evictune.cli", "run", "--config", str(config)]
+        self._command = [sys.executable, "-m", "evictune.cli", "run"]
+        self._command += ["--config", str(self.config)]
         self._command += ["--kubeconfig", str(kubeconfig), "--log-format", "text"]
         self._command += ["--identity", identity, *arguments]
         self._process: subprocess.Popen[bytes] | None = None

@@ -6,18 +6,16 @@ What the operator may do is what the chart grants: the process shows its service
 from __future__ import annotations
 
 import secrets
-import subprocess
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
-from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane
+from tests.support.helm import CHART, helm
 from tests.support.operator_process import OperatorProcess
 from tests.support.service_account import service_account
 
-CHART = Path(__file__).resolve().parents[2] / "charts/evictune"
 NAME = "evictune"
 
 Right = tuple[str, str, str]
@@ -32,12 +30,12 @@ class Release:
         self.cluster = cluster
         self.namespace = f"operators-{secrets.token_hex(3)}"
         # The definition is the session's: it outlives the release.
-        self._values = {"crds": {"install": False}, **(values or {})}
+        self.values = {"crds": {"install": False}, **(values or {})}
         self._directory = directory
         self._installed = False
 
     def __enter__(self) -> Self:
-        self._helm("install", NAME, str(CHART), "--create-namespace", "--values", "-")
+        self.helm("install", NAME, str(CHART), "--create-namespace")
         self._installed = True
         return self
 
@@ -50,7 +48,7 @@ class Release:
     def uninstall(self) -> None:
         """`helm uninstall`."""
         self._installed = False
-        self._helm("uninstall", NAME)
+        self.helm("uninstall", NAME)
 
     def operator(self, *arguments: str) -> OperatorProcess:
         """The operator, with the account that the chart made for it."""
@@ -67,7 +65,7 @@ class Release:
     def granted(self) -> set[Right]:
         """(API group, resource, verb) of every rule bound to the operator's account."""
         found = set()
-        for body in yaml.safe_load_all(self._helm("get", "manifest", NAME)):
+        for body in yaml.safe_load_all(self.helm("get", "manifest", NAME)):
             if body["kind"] in ("Role", "ClusterRole"):
                 found |= {right for rule in body["rules"] for right in _rights(rule)}
         return found
@@ -94,15 +92,11 @@ class Release:
         events = self.cluster.audit_events()
         return [e for e in events if e["user"]["username"] == self.username and "objectRef" in e]
 
-    def _helm(self, command: str, *arguments: str) -> str:
-        line = [str(ensure("helm")), command, *arguments, "--namespace", self.namespace]
-        line += ["--kubeconfig", str(self.cluster.kubeconfig)]
-        values = yaml.safe_dump(self._values)
-        done = subprocess.run(
-            line, input=values, capture_output=True, text=True, check=False, timeout=120
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    def helm(self, command: str, *arguments: str) -> str:
+        """A command on the release, with its values where it takes any."""
+        values = self.values if command in ("install", "upgrade") else None
+        place = ("--namespace", self.namespace)
+        return helm(command, *arguments, *place, values=values, cluster=self.cluster)
 
 
 def _rights(rule: dict[str, Any]) -> set[Right]:
