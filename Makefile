@@ -37,7 +37,7 @@ demo-binaries: supported-python
 	@$(PYTHON) -m localcluster.prepare build $(DEMO_BINARIES)
 
 test-binaries: supported-python
-	@$(PYTHON) -m localcluster.prepare install-packages prometheus
+	@$(PYTHON) -m localcluster.prepare install-packages prometheus chromium
 	@$(PYTHON) -m localcluster.prepare build $(TEST_BINARIES)
 
 ready: ## what the demonstration and the tutorial need: .venv and a control plane, built once
