@@ -114,6 +114,8 @@ def test_what_is_chosen_means_itself_in_a_regular_expression() -> None:
         (0.812, "s", "812 ms"),
         (75, "s", "1.25 min"),
         (0, "s", "0 s"),
+        (0.00099999, "s", "1 ms"),
+        (59.999, "s", "1 min"),
         (512, "suffix: tokens", "512 tokens"),
         (27012, "suffix: tokens/s", "27 K tokens/s"),
         (0.004, "none", "0.004"),

@@ -8,6 +8,8 @@ import time
 _SECONDS = ((86400, " days"), (3600, " hours"), (60, " min"), (1, " s"), (1e-3, " ms"), (0, " µs"))
 _THOUSANDS = ((1e9, " Bil"), (1e6, " Mil"), (1e3, " K"))
 _SUFFIX = "suffix:"
+# What three digits round up to the next unit is shown in that: 1 ms, not 1000 µs.
+_ROUNDED_UP = 0.9995
 
 
 def shown(value: float, unit: str, now: float | None = None) -> str:
@@ -41,7 +43,7 @@ def ticks(low: float, high: float, unit: str, wanted: int = 4) -> list[float]:
 def _seconds(value: float) -> str:
     if value == 0:
         return "0 s"
-    size, name = next(each for each in _SECONDS if abs(value) >= each[0])
+    size, name = next(each for each in _SECONDS if abs(value) >= each[0] * _ROUNDED_UP)
     return f"{_digits(value / (size or 1e-6))}{name}"
 
 
