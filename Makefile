@@ -14,7 +14,7 @@ TESTS_FAST := tests/unit
 WAITERS := 4
 
 .DEFAULT_GOAL := help
-.PHONY: help ready demo test test-fast test-long bench lint docs format generate snapshots constraints clean
+.PHONY: help ready demo test test-fast test-long bench lint docs pictures format generate snapshots constraints clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,10 @@ lint: $(READY) ## ruff, mypy --strict, layers, generated files
 
 docs: $(READY) ## the documentation site, into build/site (open index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+pictures: $(READY) ## the documentation's pictures of the dashboards, drawn by a real Chromium
+	$(BIN)/python -m pytest -q tests/integration/test_dashboards_in_browser.py
+	cp build/dashboards/*.png docs/pictures/
 
 format: $(READY) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
