@@ -27,6 +27,8 @@ LEFT_OUT = (
     *("site-packages", "sitecustomize.py", "test", "tkinter", "turtle.py", "turtledemo", "venv"),
     *("__pycache__", "_ctypes_test.*", "_test*.so", "_tkinter.*", "_xxtestfuzz.*", "xxlimited*"),
 )
+# Of every tree: what only a compiler reads.
+TO_BUILD_WITH = ("*.a", "*.h")
 # Where the libraries are looked for, and whom a TLS connection trusts.
 SETTINGS = ("/etc/ld.so.cache", "/etc/ssl/certs/ca-certificates.crt", "/usr/lib/ssl/openssl.cnf")
 _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x[0-9a-f]+\)")
@@ -41,7 +43,7 @@ def add(path: Path, root: Path, left_out: Sequence[str] = ()) -> None:
     real = _follow(path, root)
     target = root / real.relative_to("/")
     if real.is_dir():
-        ignore = shutil.ignore_patterns(*left_out)
+        ignore = shutil.ignore_patterns(*left_out, *TO_BUILD_WITH)
         shutil.copytree(real, target, symlinks=True, dirs_exist_ok=True, ignore=ignore)
     elif not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -84,8 +84,13 @@ class Release:
         return found
 
     def refused(self) -> set[Right]:
-        """What it asked for without having the right."""
-        return {_right(e) for e in self.requests() if e["responseStatus"].get("code") == 403}
+        """What it asked for without having the right.
+
+        A namespace that is going refuses new objects with the same code, whoever asks.
+        """
+        decision = "authorization.k8s.io/decision"
+        forbidden = (e for e in self.requests() if e["annotations"].get(decision) == "forbid")
+        return {_right(each) for each in forbidden}
 
     def requests(self) -> list[dict[str, Any]]:
         """The audit log's events of the operator."""

@@ -24,6 +24,7 @@ def service_account(cluster: ControlPlane, namespace: str, name: str, directory:
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
         "current-context": "test",
     }
+    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{name}.kubeconfig"
     path.write_text(yaml.safe_dump(config))
     return path
