@@ -85,7 +85,8 @@ def _blocks(page: Path, lines: list[str]) -> Iterator[Block]:
             yield Block(page, number + 1, "", text)
             number = end - 1
         elif line.strip() and not line.startswith(" "):
-            in_item = bool(_ITEM.match(line))
+            # A number at the beginning of a line in a paragraph makes no list.
+            in_item = bool(_ITEM.match(line)) and (after_blank or in_item or line[0] in "-*")
         number += 1
 
 
