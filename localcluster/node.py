@@ -111,6 +111,10 @@ class Node:
         self._progress(f"loading {reference} into {self.name}")
         self._ctr("images", "import", "--all-platforms", str(archive))
 
+    def tag_image(self, reference: str, name: str) -> None:
+        """Let pods name a loaded image by another full name too, such as docker.io/library/x:1."""
+        self._ctr("images", "tag", "--force", reference, name)
+
     def _ctr(self, *arguments: str) -> str:
         return self.run(
             "ctr", "--address", nodeconfig.CONTAINERD_SOCKET, "-n", "k8s.io", *arguments
