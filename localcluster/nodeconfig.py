@@ -87,7 +87,7 @@ def kubelet(directory: Path, network: NodeNetwork, client_ca: Path, cgroup: str)
         "imageGCHighThresholdPercent": 100,
         "makeIPTablesUtilChains": False,
         # How soon a changed ConfigMap is in a pod's mount.
-        "syncFrequency": "5s",
+        "syncFrequency": "1s",
         "nodeStatusUpdateFrequency": "5s",
         "resolvConf": f"{directory}/resolv.conf",
         "volumePluginDir": f"{directory}/volume-plugins",
