@@ -32,6 +32,27 @@ class Prometheus:
 
     url: str
     directory: Path
+    _command: list[str]
+    _program: Program | None = None
+
+    def start(self) -> None:
+        """Run it, with what it has stored; returns when it is ready."""
+        log = self.directory / "prometheus.log"
+        self._program = Program("prometheus", self._command, log, os.environ)
+        wait_until(self._ready, [self._program], "prometheus is not ready", START_SECONDS)
+
+    def stop(self) -> None:
+        """Kill it, unless it is stopped."""
+        if self._program is not None:
+            self._program.kill()
+            self._program = None
+
+    def _ready(self) -> bool:
+        try:
+            with _open(f"{self.url}/-/ready") as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
 
     def scrape(self, pods: Iterable[dict[str, Any]]) -> None:
         """Scrape every port that these pods declare, labelled as by discovery, and nothing else."""
@@ -65,7 +86,11 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    address: str, directory: Path, interval: str, rules: Path | None = None
+    address: str,
+    directory: Path,
+    interval: str,
+    rules: Path | None = None,
+    port: int | None = None,
 ) -> Iterator[Prometheus]:
     """Run it for as long as the `with` block lasts; it listens on `address`.
 
@@ -89,37 +114,24 @@ def prometheus(
         "scrape_configs": [job],
     }
     (directory / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-    port = free_port(address)
-    program = Program(
-        "prometheus",
-        [
-            binary,
-            f"--config.file={directory}/prometheus.yml",
-            f"--storage.tsdb.path={directory}/data",
-            f"--web.listen-address={address}:{port}",
-        ],
-        directory / "prometheus.log",
-        os.environ,
-    )
-    running = Prometheus(f"http://{address}:{port}", directory)
+    listen = f"{address}:{port or free_port(address)}"
+    command = [
+        binary,
+        f"--config.file={directory}/prometheus.yml",
+        f"--storage.tsdb.path={directory}/data",
+        f"--web.listen-address={listen}",
+    ]
+    running = Prometheus(f"http://{listen}", directory, command)
     try:
-        wait_until(lambda: _ready(running), [program], "prometheus is not ready", START_SECONDS)
+        running.start()
         yield running
     finally:
-        program.kill()
+        running.stop()
 
 
 def _ports(pod: dict[str, Any]) -> list[int]:
     containers = pod["spec"]["containers"]
     return [port["containerPort"] for each in containers for port in each.get("ports", ())]
-
-
-def _ready(running: Prometheus) -> bool:
-    try:
-        with _open(f"{running.url}/-/ready") as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
 
 
 def _open(url: str) -> Any:
