@@ -19,28 +19,11 @@ from evictune.act.knobs import parse_document
 from evictune.api.knobs import FILE_NAME, STOCK_LRU, KnobValues, config_map_name
 from evictune.kube import APPLY_PATCH, MERGE_PATCH, KubeApi
 
+from tests.support.engine_load import FAST, SLOW, Load
 from tests.support.server import Server
 
 PORTS = (8000, 9410)
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.25, 1.5, 2.0, 5.0)
-
-
-@dataclass(frozen=True)
-class Load:
-    """What serving is like under some values; rates per second. ttft: (seconds, requests)."""
-
-    ttft: tuple[tuple[float, float], ...]
-    computed: float
-    queried: float = 6000.0
-    evicted: tuple[tuple[str, float], ...] = (("lru", 50.0),)
-    preemptions: float = 0.0
-    kv_usage: float = 0.3
-    running: float = 2.0
-    waiting: float = 0.0
-
-
-SLOW = Load(ttft=((0.08, 36.0), (1.4, 4.0)), computed=3000.0)
-FAST = Load(ttft=((0.08, 40.0),), computed=600.0, evicted=(("tel-safe", 50.0),))
 
 
 def better_with_tlru(values: KnobValues) -> Load:
