@@ -25,6 +25,7 @@ from localcluster.node import Node
 from localcluster.nodeconfig import CONTAINERD_SOCKET
 from tests.support import vllm_pod
 from tests.support.images import ROOT, operator_image, plugin_image
+from tests.support.objects import Object, Objects
 from tests.support.prometheus import Prometheus, prometheus
 from tests.support.vllm_pod import Engine
 
@@ -34,11 +35,9 @@ CONFIG_MAP = f"evictune-knobs-deployment-{WORKLOAD}"
 RELEASE = "evictune"
 OPERATOR_USER = f"system:serviceaccount:{RELEASE}:{RELEASE}"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-SCRAPE_INTERVAL = "2s"
+SCRAPE_INTERVAL = "1s"
 ENGINE_SECONDS = 480.0
 OPERATOR_SECONDS = 120.0
-
-Object = dict[str, Any]
 
 
 @dataclass
@@ -54,20 +53,15 @@ class Stack:
         """The engine at its pod's address."""
         return Engine(self.pod()["status"]["podIP"])
 
-    def get(self, *arguments: str) -> Object:
-        """`kubectl get ... -o json`."""
-        found: Object = json.loads(self.cluster.kubectl("get", *arguments, "-o", "json"))
-        return found
+    def objects(self, namespace: str = NAMESPACE) -> Objects:
+        """What is in a namespace."""
+        return Objects(self.cluster, namespace)
 
-    def pod(self, namespace: str = NAMESPACE) -> Object:
-        """The one pod of a namespace that is not leaving."""
-        pods = self._pods(namespace)
+    def pod(self) -> Object:
+        """The engine's one pod that is not leaving."""
+        pods = self.objects().all("pod")
         assert len(pods) == 1, [pod["metadata"]["name"] for pod in pods]
         return pods[0]
-
-    def _pods(self, namespace: str) -> list[Object]:
-        pods = self.get("pods", "-n", namespace)["items"]
-        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def identity(self) -> tuple[str, int]:
         """UID of the engine's pod, and how often its container was restarted."""
@@ -92,17 +86,12 @@ class Stack:
 
     def status(self, name: str) -> Object:
         """The status of a policy."""
-        found: Object = self.get("evp", name, "-n", NAMESPACE).get("status", {})
+        found: Object = self.objects().get("evp", name).get("status", {})
         return found
 
     def document(self) -> Object | None:
         """The knob document in the cluster, if there is one."""
-        found = self.get("configmaps", "-n", NAMESPACE)["items"]
-        for config_map in found:
-            if config_map["metadata"]["name"] == CONFIG_MAP:
-                document: Object = json.loads(config_map["data"]["knobs.json"])
-                return document
-        return None
+        return self.objects().document(CONFIG_MAP)
 
     def scale_operator(self, replicas: int) -> None:
         """Run the operator, or let it stay away; returns when it is so."""
@@ -110,7 +99,7 @@ class Stack:
         self.cluster.kubectl("scale", deployment, "-n", RELEASE, f"--replicas={replicas}")
         self.wait_for(
             f"{replicas} pods of the operator",
-            lambda: len(self.get("pods", "-n", RELEASE)["items"]) == replicas,
+            lambda: len(self.objects(RELEASE).all("pod", leaving=True)) == replicas,
             OPERATOR_SECONDS,
         )
         self.cluster.kubectl("rollout", "status", deployment, "-n", RELEASE, "--timeout=120s")
@@ -118,15 +107,12 @@ class Stack:
 
     def scrape(self) -> None:
         """Let Prometheus know the pods that there are now."""
-        pods = [pod for name in (NAMESPACE, RELEASE) for pod in self._pods(name)]
+        pods = [pod for name in (NAMESPACE, RELEASE) for pod in self.objects(name).all("pod")]
         self.prometheus.scrape(pods)
 
-    def uninstall_operator(self) -> None:
-        """`helm uninstall`; returns when its objects are gone."""
-        command = [str(ensure("helm")), "uninstall", RELEASE, "--namespace", RELEASE, "--wait"]
-        command += ["--kubeconfig", str(self.cluster.kubeconfig)]
-        removed = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert removed.returncode == 0, removed.stderr
+    def stop(self) -> None:
+        """Delete the namespaces of engine and operator: others use their names."""
+        self.cluster.kubectl("delete", "namespace", NAMESPACE, RELEASE, "--timeout=120s")
 
     def operator_requests(self) -> list[Object]:
         """What the operator's service account has asked of the API server so far."""
