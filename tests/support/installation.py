@@ -81,17 +81,15 @@ class Installation:
         self.shell.cluster.await_definition(DEFINITION)
         wait_for("the operator rolled out", lambda: self.objects.rolled_out(NAME), 120.0)
 
-    def uninstall(self, *, lease: bool = False) -> None:
+    def uninstall(self) -> None:
         """`helm uninstall`, if it is there; returns when the operator's pod is gone.
 
-        Its Lease stays, and the next operator waits until it has run out. It is deleted too unless
-        `lease`.
+        Its Lease, which the next operator would wait for to run out, is deleted too.
         """
         if self.chart():
             self.shell.run(f"helm uninstall {NAME} -n {NAMESPACE} --wait")
         wait_for("the operator gone", lambda: not self.objects.all("pod", leaving=True))
-        if not lease:
-            self.shell.run(f"kubectl delete lease {NAME} -n {NAMESPACE} --ignore-not-found")
+        self.shell.run(f"kubectl delete lease {NAME} -n {NAMESPACE} --ignore-not-found")
 
     def pod(self) -> Object:
         """The operator's one pod that is not leaving."""

@@ -179,7 +179,10 @@ class Serving:
         shown = [engine.in_force() for engine in self.engines()]
         return bool(shown) and all(each is not None and each.policy == "lru" for each in shown)
 
-    def bring_into_force(self, **spec: Any) -> None:
-        """A policy in Auto, and its first change kept."""
+    def bring_into_force(self, *, judged: bool = True, **spec: Any) -> None:
+        """A policy in Auto, and its first change in force and, if `judged`, kept."""
         self.apply(policy(**spec))
-        wait_for("a xi in force", self.in_force)
+        if judged:
+            wait_for("a xi in force, and kept", self.in_force)
+        else:
+            wait_for("a xi in force", lambda: "Acknowledged" in self.reasons())

@@ -9,7 +9,7 @@ from tests.support.serving import Serving
 
 
 def test_nothing_holds_the_namespace(serving: Serving) -> None:
-    serving.bring_into_force()
+    serving.bring_into_force(judged=False)
     operator = _identity(serving.installation)
     assert f'namespace="{serving.namespace}"' in _page(serving.installation)
     serving.shell.run(f"kubectl delete namespace {serving.namespace} --timeout=60s")

@@ -10,7 +10,7 @@ from tests.support.walkthrough import steps
 def test_engines_return_to_stock_and_policies_stay(serving: Serving) -> None:
     serving.bring_into_force(behavior={"knobTTL": "8s"})
     revision, installation = serving.status()["applied"]["revision"], serving.installation
-    installation.uninstall(lease=True)
+    installation.uninstall()
     wait_for("stock LRU", serving.stock, 30)
     assert serving.engines()[0].healthy()
     assert serving.kubectl(f"get evp {POLICY} -o name")
@@ -23,17 +23,16 @@ def test_engines_return_to_stock_and_policies_stay(serving: Serving) -> None:
 
 
 def test_without_the_operator_nothing_is_stuck(serving: Serving) -> None:
-    """Neither a policy nor a namespace waits for it: there are no finalizers."""
-    serving.bring_into_force()
+    """No policy waits for it, and so no namespace: there are no finalizers."""
+    serving.bring_into_force(judged=False)
     serving.installation.uninstall()
     serving.kubectl(f"delete evp {POLICY} --timeout=10s")
     wait_for("the document collected", lambda: serving.document() is None)
     wait_for("stock LRU", serving.stock, 30)
-    serving.shell.run(f"kubectl delete namespace {serving.namespace} --timeout=60s")
 
 
 def test_all_of_it_goes_as_the_guide_says(serving: Serving) -> None:
-    serving.bring_into_force()
+    serving.bring_into_force(judged=False)
     (remove,) = steps(GUIDE, "Remove")
     told = serving.shell.run(remove.text)
     assert f'"{DEFINITION}" deleted' in told
