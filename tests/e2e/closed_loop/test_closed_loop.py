@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 PROMPT = list(range(10, 200))
 # For how long the engine follows a document that nobody renews, where a test waits for it.
-SHORT_TTL = 30
+SHORT_TTL = 20
 
 
 def test_auto_brings_xi_to_the_running_engine(stack: Stack, pace: Pace) -> None:
