@@ -50,8 +50,7 @@ demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster nee
 test: ## everything: unit, property, integration, end to end on a real node (root)
 	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases
-	$(BIN)/python -m pytest -n $(WAITERS) --dist loadgroup --no-loadscope-reorder -m "not quiet" \
-	    tests/e2e tests/integration
+	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/e2e tests/integration
 	$(BIN)/python -m pytest -m quiet tests/e2e tests/integration
 
 test-fast: $(READY) ## unit tests: under a minute

@@ -6,6 +6,9 @@ import os
 import signal
 
 import pytest
+from xdist.remote import Producer
+
+from tests.support.groups import GroupScheduling
 
 
 def pytest_configure() -> None:
@@ -17,12 +20,10 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With --dist loadgroup, what belongs to no group is distributed file by file."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """With --dist loadfile, behaviours that share an engine or an installation stay together."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(hookwrapper=True)

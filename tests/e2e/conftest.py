@@ -1,8 +1,8 @@
 """Behaviours on the real node, a folder each: what they share, and what their failures leave.
 
-Those with a real vLLM share one engine and one node (the group `engine`); all others share another
-node (the group `node`), where the chart is installed, used, upgraded and removed as in a release's
-life. What makes a behaviour fail is kept in build/e2e/BEHAVIOUR/.
+Those with a real vLLM share one engine and one node (`groups.ENGINE`); others share another node
+(`groups.LIFE`), where the chart is installed, used, upgraded and removed as in a release's life.
+What makes a behaviour fail is kept in build/e2e/BEHAVIOUR/.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from localcluster.node import Node
 from tests.support.artefacts import BEHAVIOURS, behaviour_of, collect, forget
 from tests.support.background_load import prefill_seconds
 from tests.support.cluster import node
+from tests.support.groups import ORDER
 from tests.support.installation import Installation
 from tests.support.loop import THRESHOLD_TOKENS, Pace
 from tests.support.serving import Serving
@@ -26,34 +27,13 @@ from tests.support.upgrading import OLD_CHART, Upgrade, upgraded_from
 
 __all__ = ["node"]
 
-ENGINE = ("recommend", "closed_loop", "engine_restart", "policy_delete", "lru_is_best")
-LIFE = (
-    "install",
-    "first_policy",
-    "wire",
-    "suspend",
-    "scale",
-    "rollout",
-    "wrong_values",
-    "conflict",
-    "namespace_delete",
-    "upgrade",
-    "rollback",
-    "prometheus_outage",
-    "uninstall",
-    "namespaced_mode",
-)
-ORDER = (*ENGINE, *LIFE)
 CLUSTER = pytest.StashKey[ControlPlane]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group and sort the behaviours; whatever is elsewhere stays where it is."""
+    """Sort the behaviours; whatever is elsewhere stays where it is."""
     mine = [item for item in items if BEHAVIOURS in item.path.parents]
-    for item in mine:
-        group = "engine" if behaviour_of(item.path) in ENGINE else "node"
-        item.add_marker(pytest.mark.xdist_group(group))
     places = [place for place, item in enumerate(items) if BEHAVIOURS in item.path.parents]
     for place, item in zip(places, sorted(mine, key=_rank), strict=True):
         items[place] = item
