@@ -91,11 +91,13 @@ def prometheus(
     interval: str,
     rules: Path | None = None,
     port: int | None = None,
+    lookback: str = "5m",
 ) -> Iterator[Prometheus]:
     """Run it for as long as the `with` block lasts; it listens on `address`.
 
     `interval`: of scrapes and, where there is a file of rules, of their evaluation.
-    Blocks that lie in the directory's `data` are served.
+    Blocks that lie in the directory's `data` are served; `lookback`: for how long a series still
+    counts after its last sample, where no scrape has told that it ended.
     """
     binary = shutil.which("prometheus")
     assert binary, "prometheus is not on the PATH: apt-get install --yes prometheus"
@@ -120,6 +122,7 @@ def prometheus(
         f"--config.file={directory}/prometheus.yml",
         f"--storage.tsdb.path={directory}/data",
         f"--web.listen-address={listen}",
+        f"--query.lookback-delta={lookback}",
     ]
     running = Prometheus(f"http://{listen}", directory, command)
     try:
