@@ -157,6 +157,6 @@ def recorded(directory: Path) -> Iterator[Recorded]:
     blocks = ("tsdb", "create-blocks-from", "openmetrics", str(series), str(directory / "data"))
     done = promtool(*blocks)
     assert done.returncode == 0, done.stdout + done.stderr
-    lookback = f"{1.5 * APART:g}s"
+    lookback = f"{APART - 1}s"
     with prometheus("127.0.0.1", directory, f"{APART}s", lookback=lookback) as running:
         yield Recorded(running)

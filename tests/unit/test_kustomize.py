@@ -15,7 +15,7 @@ from localcluster.binaries import ensure
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENT = ROOT / "policies/kustomize"
-IMAGE = "registry.example/evictune:0.1.0"
+IMAGE = "registry.example/evictune-plugin:0.1.0"
 NEW_NAME, _, NEW_TAG = IMAGE.rpartition(":")
 IMAGES = [{"name": "evictune-plugin", "newName": NEW_NAME, "newTag": NEW_TAG}]
 # By which field Kubernetes tells the items of these lists apart: their order says nothing.
