@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evictune.api.crd import crd
-from evictune.api.policy import GROUP, KIND, SHORT_NAME, VERSION
+from evictune.api.policy import GROUP, KIND, PLURAL, SHORT_NAME, VERSION
 from evictune.api.reasons import Kind, Reason
 from evictune.api.source_definition import DIRECT_OPTIONS, PROMETHEUS_OPTIONS
 from evictune.api.sources import CONFIGURATION_OPTIONS
@@ -22,7 +22,7 @@ def reference_markdown() -> str:
         f"# {KIND}",
         "",
         f"`{GROUP}/{VERSION}`, namespaced, short name `{SHORT_NAME}`. The same text: "
-        f"`kubectl explain {SHORT_NAME}.spec --recursive`.",
+        f"`kubectl explain {PLURAL}.spec --recursive`.",
         "",
         "Durations are strings with a unit (`800ms`, `10m`, `1h30m`), decimals are strings "
         '(`"0.99"`): the API has no floating-point fields.',
