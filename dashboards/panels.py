@@ -308,7 +308,8 @@ def _common(
 
 
 def _target(ref: str, query: Query, as_table: bool) -> prometheus.Dataquery:
-    target = prometheus.Dataquery().ref_id(ref).expr(query.expr).legend_format(query.legend)
+    target = prometheus.Dataquery().ref_id(ref).datasource(_SOURCE)
+    target = target.expr(query.expr).legend_format(query.legend)
     target = target.instant() if query.instant else target.range()
     return target.format(PromQueryFormat.TABLE if as_table else PromQueryFormat.TIME_SERIES)
 
