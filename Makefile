@@ -49,9 +49,17 @@ demo: ## a real vLLM, stock LRU against the closed loop: no root, no cluster nee
 
 test: ## everything: unit, property, integration, end to end on a real node (root)
 	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
-	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases
+	@$(MAKE) --no-print-directory -j2 test-unit test-images
 	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/e2e tests/integration
 	$(BIN)/python -m pytest -m quiet tests/e2e tests/integration
+
+# Before the tests of the node: four workers would wait for one that builds.
+.PHONY: test-unit test-images
+test-unit:
+	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases
+
+test-images:
+	@$(BIN)/python -m tests.support.images
 
 test-fast: $(READY) ## unit tests: under a minute
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST)

@@ -40,10 +40,14 @@ def template(
 
 
 def snapshot(name: str) -> str:
-    """The manifests of a set of values, without what is only copied."""
+    """The manifests of a set of values, without what is only copied.
+
+    Helm 4 writes an empty line behind a document, Helm 3 does not.
+    """
     documents = template(DATA / f"{name}{SUFFIX}").split("---\n")
     copied = tuple(_SOURCE + path for path in _COPIES)
-    return "---\n".join(each for each in documents if not each.startswith(copied))
+    kept = (each.rstrip() for each in documents if not each.startswith(copied))
+    return "---\n".join(f"{each}\n" if each else "" for each in kept)
 
 
 def main() -> int:

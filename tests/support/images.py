@@ -1,4 +1,7 @@
-"""The project's images, built from its own Dockerfile; once for each content."""
+"""The project's images, built from its own Dockerfile; once for each content.
+
+`python -m tests.support.images` builds both.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ("Dockerfile", ".dockerignore", "scripts/image_root.py")
 # What each target of the Dockerfile is made of beside its recipe.
 SOURCES = {"operator": ("operator", "constraints/operator.txt"), "plugin": ("policies",)}
-SUFFIXES = {".j2", ".py", ".toml", ".typed"}
+SUFFIXES = {".css", ".j2", ".js", ".json", ".py", ".toml", ".typed"}
 
 
 def operator_image(progress: Progress = print_progress) -> Image:
@@ -70,3 +73,8 @@ def _files(target: str) -> Iterator[Path]:
         for path in sorted(source.rglob("*")):
             if path.suffix in SUFFIXES and "build" not in path.parts:
                 yield path
+
+
+if __name__ == "__main__":
+    operator_image()
+    plugin_image()
