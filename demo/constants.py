@@ -85,16 +85,16 @@ class Objective:
     is the time to first token of a request with `threshold_tokens` uncached tokens: on the straight
     line through the medians of the one-shot prompts and of the turns, rounded to `threshold_step`
     seconds. Durations are in requests, and become seconds by the medians of what those take.
-    A p99 would need 300 requests in the window, most of a minute; the p97 of some 45 requests is
+    A p99 would need 300 requests in the window, most of a minute; the p97 of some 40 requests is
     told by the slower fifth of the turns, and a single hiccup of the machine does not move it.
     """
 
     quantile: str = "0.97"
     threshold_tokens: int = 450
     threshold_step: float = 0.005
-    window_requests: int = 45
+    window_requests: int = 40
     min_requests: int = 30
-    settle_requests: int = 18
+    settle_requests: int = 15
     interval_seconds: float = 1.0
     cooldown_seconds: float = 1.0
     tolerance: str = "0.10"
