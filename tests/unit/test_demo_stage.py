@@ -123,9 +123,9 @@ def test_the_target_follows_the_machines_pace() -> None:
     target = measured_target(arm)
     # 60 ms and 0.4 ms for each of 250 more tokens
     assert target.threshold == pytest.approx(0.160)
-    # (6 x 0.1 s and 0.6 s) / 7 for each of 40 and of 15 requests
-    assert target.window == 7.0
-    assert target.settle == 3.0
+    # (6 x 0.1 s and 0.6 s) / 7 for each of 50 and of 22 requests
+    assert target.window == 9.0
+    assert target.settle == 4.0
 
 
 def test_without_a_terminal_there_are_plain_lines() -> None:
