@@ -13,6 +13,7 @@ from evictune.wiring import Wiring, wire
 from localcluster.paths import SOURCE_ROOT
 from tests.support.installation import ENGINE_IMAGE, PLUGIN_IMAGE, Installation, wait_for
 from tests.support.objects import Object, Objects
+from tests.support.operator_scene import policy as scene_policy
 from tests.support.shell import Shell
 from tests.support.vllm_pod import Engine, InForce
 
@@ -58,22 +59,8 @@ def deployment(
 
 def policy(name: str = POLICY, **spec: Any) -> Object:
     """A policy whose interval, window and waits are as short as they may be."""
-    behavior = {"interval": "1s", "settle": "0s", "cooldown": "1s", "knobTTL": "20s"}
-    ttft = {"quantile": "0.95", "threshold": "800ms", "window": "3s", "minRequests": 20}
-    tokens = {"xiTokens": {"min": 32, "max": 4096}, "qHatTokens": {"min": 60, "max": 60}}
-    return {
-        "apiVersion": "evictune.io/v1alpha1",
-        "kind": "EvictionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": WORKLOAD},
-            "mode": "Auto",
-            "slo": {"ttft": ttft},
-            "knobs": {"tlru": tokens},
-            **spec,
-            "behavior": behavior | spec.get("behavior", {}),
-        },
-    }
+    behavior = {"knobTTL": "20s"} | spec.pop("behavior", {})
+    return scene_policy(name, WORKLOAD, behavior=behavior, **spec)
 
 
 class Serving:
