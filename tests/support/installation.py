@@ -13,6 +13,7 @@ from localcluster.node import Node
 from localcluster.paths import SOURCE_ROOT
 from localcluster.processes import free_port
 from tests.support.images import operator_image, plugin_image
+from tests.support.local_http import opened
 from tests.support.objects import Object, Objects
 from tests.support.shell import Shell
 from tests.support.walkthrough import steps
@@ -95,6 +96,12 @@ class Installation:
         """The operator's one pod that is not leaving."""
         (found,) = self.objects.all("pod")
         return found
+
+    def page(self) -> str:
+        """The operator's own series, as its pod shows them."""
+        with opened(f"http://{self.pod()['status']['podIP']}:9090/metrics") as answer:
+            text: str = answer.read().decode()
+        return text
 
     def requests(self) -> list[Object]:
         """What the operator's service account has asked of the API server, by the audit log."""

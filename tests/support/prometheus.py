@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any
 import yaml
 
 from localcluster.processes import Program, free_port, wait_until
+from tests.support.local_http import answers, opened
 
 START_SECONDS = 30.0
 TARGETS = "targets.json"
@@ -39,20 +38,16 @@ class Prometheus:
         """Run it, with what it has stored; returns when it is ready."""
         log = self.directory / "prometheus.log"
         self._program = Program("prometheus", self._command, log, os.environ)
-        wait_until(self._ready, [self._program], "prometheus is not ready", START_SECONDS)
+        ready = f"{self.url}/-/ready"
+        wait_until(
+            lambda: answers(ready), [self._program], "prometheus is not ready", START_SECONDS
+        )
 
     def stop(self) -> None:
         """Kill it, unless it is stopped."""
         if self._program is not None:
             self._program.kill()
             self._program = None
-
-    def _ready(self) -> bool:
-        try:
-            with _open(f"{self.url}/-/ready") as answer:
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
 
     def scrape(self, pods: Iterable[dict[str, Any]]) -> None:
         """Scrape every port that these pods declare, labelled as by discovery, and nothing else."""
@@ -79,7 +74,7 @@ class Prometheus:
         return [rule for group in self._get("rules")["groups"] for rule in group["rules"]]
 
     def _get(self, path: str) -> dict[str, Any]:
-        with _open(f"{self.url}/api/v1/{path}") as answer:
+        with opened(f"{self.url}/api/v1/{path}") as answer:
             data: dict[str, Any] = json.load(answer)["data"]
         return data
 
@@ -135,8 +130,3 @@ def prometheus(
 def _ports(pod: dict[str, Any]) -> list[int]:
     containers = pod["spec"]["containers"]
     return [port["containerPort"] for each in containers for port in each.get("ports", ())]
-
-
-def _open(url: str) -> Any:
-    """No proxy from the environment: these addresses mean something on this machine only."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10)

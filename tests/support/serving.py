@@ -12,6 +12,7 @@ from evictune.wiring import Wiring, wire
 
 from localcluster.paths import SOURCE_ROOT
 from tests.support.installation import ENGINE_IMAGE, PLUGIN_IMAGE, Installation, wait_for
+from tests.support.local_http import opened
 from tests.support.objects import Object, Objects
 from tests.support.operator_scene import policy as scene_policy
 from tests.support.shell import Shell
@@ -111,8 +112,7 @@ class Serving:
         """Serving is like this from now on, at every engine: a name of the stand-in's LOADS."""
         for engine in self.engines():
             request = urllib.request.Request(f"{engine.url}/load/{load}", method="POST")
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            opener.open(request, timeout=10).close()
+            opened(request).close()
 
     # What came of it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo.constants import ENGINE, SERVED_MODEL
 from demo.manifests import engine_arguments
 from localcluster.paths import cache_directory
+from tests.support.local_http import answers, opened
 
 PORT = ENGINE.port
 PLUGIN_PORT = ENGINE.metrics_port
@@ -107,11 +107,7 @@ class Engine:
 
     def healthy(self) -> bool:
         """Whether it serves."""
-        try:
-            with _open(f"{self.url}/health") as answer:
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
+        return answers(f"{self.url}/health")
 
     def complete(self, prompt: list[int], tokens: int = 4) -> str:
         """The text of a greedy completion of a prompt of token ids."""
@@ -121,16 +117,16 @@ class Engine:
             json.dumps({**body, "ignore_eos": True}).encode(),
             {"Content-Type": "application/json"},
         )
-        with _open(request) as answer:
+        with opened(request) as answer:
             text: str = json.load(answer)["choices"][0]["text"]
         return text
 
     def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of the plugin's samples of one name; none if its port is closed."""
         try:
-            with _open(self._plugin) as answer:
+            with opened(self._plugin) as answer:
                 text = answer.read().decode()
-        except (OSError, urllib.error.URLError):
+        except OSError:
             return []
         families = text_string_to_metric_families(text)
         samples = [sample for family in families for sample in family.samples]
@@ -149,9 +145,3 @@ class Engine:
         """Why the document now on disk is refused, in the plugin's words; "" if it is not."""
         shown = self.samples("evictune_refused_document_info")
         return "; ".join(f"{labels['reason']}: {labels['message']}" for labels, _ in shown)
-
-
-def _open(request: str | urllib.request.Request) -> Any:
-    """No proxy from the environment: these addresses mean something on this machine only."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return opener.open(request, timeout=10)

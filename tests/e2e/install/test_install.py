@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 
 from tests.support.installation import NAME, NAMESPACE, PLUGIN_IMAGE, README, Installation, wait_for
 from tests.support.walkthrough import steps
@@ -41,9 +40,7 @@ def test_it_leads_and_says_so(installation: Installation) -> None:
         return bool(lease["spec"].get("holderIdentity") == pod["metadata"]["name"])
 
     wait_for("the lease held by the pod", leading, 30)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    page = opener.open(f"http://{pod['status']['podIP']}:9090/metrics", timeout=10)
-    assert "evictune_leading 1.0" in page.read().decode()
+    assert "evictune_leading 1.0" in installation.page()
 
 
 def test_the_notes_say_how_to_look_fields_up(installation: Installation) -> None:

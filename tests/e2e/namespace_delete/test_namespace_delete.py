@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
-
 from tests.support.installation import Installation, wait_for
 from tests.support.serving import Serving
 
@@ -11,11 +9,11 @@ from tests.support.serving import Serving
 def test_nothing_holds_the_namespace(serving: Serving) -> None:
     serving.bring_into_force(judged=False)
     operator = _identity(serving.installation)
-    assert f'namespace="{serving.namespace}"' in _page(serving.installation)
+    assert f'namespace="{serving.namespace}"' in serving.installation.page()
     serving.shell.run(f"kubectl delete namespace {serving.namespace} --timeout=60s")
     wait_for(
         "forgotten",
-        lambda: f'namespace="{serving.namespace}"' not in _page(serving.installation),
+        lambda: f'namespace="{serving.namespace}"' not in serving.installation.page(),
         30,
     )
     assert _identity(serving.installation) == operator
@@ -25,11 +23,3 @@ def _identity(installation: Installation) -> tuple[str, int]:
     """The operator's pod, and how often it was restarted."""
     pod = installation.pod()
     return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
-
-
-def _page(installation: Installation) -> str:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    address = installation.pod()["status"]["podIP"]
-    with opener.open(f"http://{address}:9090/metrics", timeout=10) as answer:
-        text: str = answer.read().decode()
-    return text
