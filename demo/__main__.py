@@ -21,7 +21,7 @@ from typing import Any
 from evictune.api.quantity import format_duration
 
 from demo.constants import DEPLOYMENT, LOAD, NAMESPACE, OBJECTIVE, POLICY, SHORT_LOAD, Load
-from demo.load import LoadError, sequence
+from demo.load import LoadError, encore, sequence
 from demo.manifests import Target, policy
 from demo.model import cached_model
 from demo.narrate import GREEN, RED, Narrator
@@ -117,7 +117,8 @@ def _play_loop(
         f"{OBJECTIVE.xi_min}..{OBJECTIVE.xi_max}"
     )
     running.apply(policy(target))
-    asyncio.run(Play(arm, running, engine, narrator, operator).run(list(sequence(load))))
+    play = Play(arm, running, engine, narrator, operator)
+    asyncio.run(play.run(list(sequence(load)), list(encore(load))))
 
 
 def _facts(running: Stage, engine: Engine, lru: Arm, loop: Arm, target: Target) -> Facts:

@@ -70,11 +70,14 @@ class Load:
         Phase("arrival", "two more conversations arrive", 5, 1, False),
         Phase("five", "five conversations", 5, 15, True),
     )
+    encore: Phase = Phase("encore", "until the loop has said its last word", 5, 20, False)
+    """Goes on where the phases end, for the loop alone, until its search is over, if it is not yet:
+    how many steps that takes depends on the threshold that was measured."""
 
     @property
     def titles(self) -> dict[str, str]:
         """The phases' titles by their names."""
-        return {phase.name: phase.title for phase in self.phases}
+        return {phase.name: phase.title for phase in (*self.phases, self.encore)}
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,8 @@ SHORT_LOAD = Load(
     phases=(
         Phase("warm-up", "every document is read once", 3, 1, False),
         Phase("three", "three conversations", 3, 11, True),
-    )
+    ),
+    encore=Phase("encore", "nothing", 3, 0, False),
 )
 """For `--short`: the first act alone."""
 

@@ -65,14 +65,26 @@ class LoadError(RuntimeError):
 
 
 def sequence(load: Load = LOAD, vocabulary: int = MODEL.vocabulary) -> Iterator[Request]:
-    """Every request of the load, in order."""
-    prompts = _prompts(load, _Writer(load, vocabulary))
+    """Every request that both arms are sent, in order."""
+    return _requests(load, load.phases, vocabulary)
+
+
+def encore(load: Load = LOAD, vocabulary: int = MODEL.vocabulary) -> Iterator[Request]:
+    """What may follow upon `sequence`: the conversations go on."""
+    requests = _requests(load, (*load.phases, load.encore), vocabulary)
+    return (request for request in requests if request.phase == load.encore.name)
+
+
+def _requests(load: Load, phases: Sequence[Phase], vocabulary: int) -> Iterator[Request]:
+    prompts = _prompts(load, phases, _Writer(load, vocabulary))
     for index, (phase, kind, owner, prompt) in enumerate(prompts):
         yield Request(index, phase.name, phase.counted, kind, owner, prompt, load.output_tokens)
 
 
-def _prompts(load: Load, writer: _Writer) -> Iterator[tuple[Phase, Kind, int, Prompt]]:
-    for phase in load.phases:
+def _prompts(
+    load: Load, phases: Sequence[Phase], writer: _Writer
+) -> Iterator[tuple[Phase, Kind, int, Prompt]]:
+    for phase in phases:
         for _ in range(phase.rounds):
             for conversation in range(phase.conversations):
                 yield phase, Kind.TURN, conversation, writer.turn(conversation)

@@ -58,16 +58,20 @@ class Play:
         self._operator = operator
         self._said: set[tuple[str, ...]] = set()
         self._slo_met = ""
+        self._last_word_said = False
 
-    async def run(self, requests: Sequence[Request]) -> None:
-        """Send the requests one by one. Raises LoadError."""
+    async def run(self, requests: Sequence[Request], encore: Sequence[Request] = ()) -> None:
+        """Send the requests one by one, and of the encore what the search needs.
+
+        Raises LoadError.
+        """
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             watchers = [asyncio.create_task(self._repeat(self._sample, session))]
             if self._operator:
                 watchers.append(asyncio.create_task(self._repeat(self._listen, session)))
             try:
-                await self._send(Client(session, self._engine.url), requests, watchers)
+                await self._send(Client(session, self._engine.url), requests, encore, watchers)
             finally:
                 for watcher in watchers:
                     watcher.cancel()
@@ -79,24 +83,32 @@ class Play:
             self._arm.steps.sort(key=lambda step: step.time)
 
     async def _send(
-        self, client: Client, requests: Sequence[Request], watchers: Sequence[asyncio.Task[None]]
+        self,
+        client: Client,
+        requests: Sequence[Request],
+        encore: Sequence[Request],
+        watchers: Sequence[asyncio.Task[None]],
     ) -> None:
         phase = ""
-        for request in requests:
+        for request in (*requests, *encore):
+            if request.index >= len(requests) and self._last_word_said:
+                return
             if request.phase != phase:
                 phase = request.phase
                 self._narrator.say(f"The load: {LOAD.titles[phase]}", BOLD)
             answer = await client.ask(request.prompt, request.output_tokens)
             self._arm.outcomes.append(Outcome(request, answer))
-            self._narrator.progress(self._how_far(len(requests)))
+            self._narrator.progress(self._how_far(len(requests), len(encore)))
             for watcher in watchers:
                 if watcher.done():
                     watcher.result()
 
-    def _how_far(self, total: int) -> str:
+    def _how_far(self, shared: int, encore: int) -> str:
+        done = len(self._arm.outcomes)
+        total = f"{shared}" if done <= shared else f"at most {shared + encore}"
         recent = numbers(self._arm.outcomes[-RECENT_REQUESTS:])
         return (
-            f"request {len(self._arm.outcomes)} of {total}; last {recent.requests}: "
+            f"request {done} of {total}; last {recent.requests}: "
             f"TTFT p50 {recent.ttft_p50 * 1000:.0f} ms, p95 {recent.ttft_p95 * 1000:.0f} ms, "
             f"p99 {recent.ttft_p99 * 1000:.0f} ms; uncached p99 {recent.uncached_p99:,} tokens"
         )
@@ -151,6 +163,7 @@ class Play:
             self._operator.check()
         body = await asyncio.to_thread(self._stage.policy)
         status: dict[str, Any] = body.get("status") or {}
+        self._last_word_said = is_last_word(status)
         for condition in status.get("conditions", ()):
             told = condition["type"] == "SLOMet" and condition["status"] != "Unknown"
             if told and condition["status"] != self._slo_met:
@@ -187,6 +200,12 @@ def acknowledged_revision(status: Mapping[str, Any]) -> int:
     if pending.get("phase") == Phase.SETTLING:
         return int(pending["revision"])
     return int((status.get("applied") or {}).get("revision", 0))
+
+
+def is_last_word(status: Mapping[str, Any]) -> bool:
+    """Whether a policy's status says that the search is over and the target out of reach."""
+    reasons = [condition["reason"] for condition in status.get("conditions", ())]
+    return Reason.EXHAUSTED in reasons and not status.get("pending")
 
 
 def in_force(page: str) -> Iterator[tuple[int | None, int]]:

@@ -51,14 +51,14 @@ def figure_svg(summary: Summary) -> str:
         _hit_ratio(axes[2], summary)
         _xi(axes[3], summary.loop)
         for row in axes:
-            _phases(row, summary.lru, titled=row is axes[0])
+            _phases(row, summary.loop, titled=row is axes[0])
             row.grid(axis="y", color="#e8eaed", linewidth=0.8)
             row.set_axisbelow(True)
         axes[0].legend(
             loc="lower left", bbox_to_anchor=(0, 1.1), ncols=6, frameon=False, borderaxespad=0
         )
         axes[-1].set_xlabel("request number (the same requests in both arms)")
-        axes[-1].set_xlim(0, len(summary.lru.outcomes))
+        axes[-1].set_xlim(0, len(summary.loop.outcomes))
         return _svg(figure)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,14 @@ from pathlib import Path
 from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane
 from localcluster.paths import SOURCE_ROOT
+
+
+INTERRUPTED = (130, -signal.SIGINT)
+"""What a program that Ctrl-C ended leaves; a shell calls both 130.
+
+CPython ends itself by the signal where that struck inside `exec` of a text, such as numba's, even
+if the program caught it and returned a code of its own.
+"""
 
 
 class ShellError(AssertionError):

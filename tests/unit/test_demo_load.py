@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from demo.constants import ENGINE, LOAD, OBJECTIVE, SHORT_LOAD
-from demo.load import Kind, Request, sequence
+from demo.load import Kind, Request, encore, sequence
 from demo.record import percentile
 from tests.support.prefix_pool import PrefixPool
 
@@ -70,6 +70,17 @@ def test_no_counted_phase_has_a_first_touch(requests: list[Request]) -> None:
 def test_the_short_load_is_the_first_act(requests: list[Request]) -> None:
     short = list(sequence(SHORT_LOAD))
     assert short == requests[: len(short)]
+
+
+def test_the_encore_goes_on_where_the_second_act_ends(requests: list[Request]) -> None:
+    following = list(encore())
+    assert [request.index for request in following[:2]] == [len(requests), len(requests) + 1]
+    assert len(following) == LOAD.encore.rounds * LOAD.encore.conversations * (1 + LOAD.one_shots)
+    assert not any(request.counted for request in following)
+    before = [r.prompt for r in requests if r.conversation == 0][-1]
+    after = next(r.prompt for r in following if r.conversation == 0)
+    assert after[: LOAD.document_tokens] == before[: LOAD.document_tokens]
+    assert list(encore(SHORT_LOAD)) == []
 
 
 def test_the_tail_follows_xi_while_what_is_protected_fits(requests: list[Request]) -> None:

@@ -93,6 +93,14 @@ def test_arms_of_different_loads_are_not_compared() -> None:
         compare(arm("lru", 90, 0.5), arm("loop", 40, 0.2, requests=49))
 
 
+def test_what_only_the_loop_was_sent_is_not_compared() -> None:
+    lru, loop = arm("lru", 90, 0.5), arm("loop", 40, 0.2)
+    expected = compare(lru, loop)
+    request = Request(len(loop.outcomes), LOAD.encore.name, False, Kind.TURN, 0, PROMPT, 8)
+    loop.outcomes.append(Outcome(request, Answer(2000.0, 9.0, 9.0, len(PROMPT), 0)))
+    assert compare(lru, loop).comparisons == expected.comparisons
+
+
 def test_the_table_has_a_column_for_every_figure() -> None:
     header, rule, *rows = text_table(
         compare(arm("lru", 90, 0.5), arm("loop", 40, 0.2)).comparisons
