@@ -9,9 +9,9 @@ READY := .venv/.ready
 DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
 TEST_BINARIES := $(DEMO_BINARIES) kubelet helm helm4 base-image
 TESTS_FAST := tests/unit
-# Tests against a cluster wait for it half of their time: twice as many at once as processors. In the
+# Tests against a cluster wait for most of their time: three times as many at once as processors. In the
 # order of the files: xdist would begin with those of many tests, and end with all engines at once.
-WAITERS := 4
+WAITERS := 6
 
 .DEFAULT_GOAL := help
 .PHONY: help ready demo test test-fast test-long bench lint docs pictures format generate snapshots constraints clean
@@ -53,7 +53,7 @@ test: ## everything: unit, property, integration, end to end on a real node (roo
 	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/e2e tests/integration
 	$(BIN)/python -m pytest -m quiet tests/e2e tests/integration
 
-# Before the tests of the node: four workers would wait for one that builds.
+# Before the tests of the node: they would wait for one that builds.
 .PHONY: test-unit test-images
 test-unit:
 	$(BIN)/python -m pytest -n 2 $(TESTS_FAST) tests/property tests/cases

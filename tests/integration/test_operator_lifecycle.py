@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from evictune.api.times import parse_time
 
 from localcluster.controlplane import ControlPlane, KubectlError
 from tests.support.fake_engines import FakeDeployment
@@ -24,6 +26,12 @@ LIMIT = 60.0
 # The garbage collector looks for new kinds every 30 s. Of one that goes before it was found, it
 # leaves what belonged to it: the document would expire instead.
 COLLECTOR_SYNC = 40.0
+
+
+def await_collector(cluster: ControlPlane) -> None:
+    """Wait until the garbage collector must have found the definition."""
+    created = cluster.kubectl("get", DEFINITION, "-o", "jsonpath={.metadata.creationTimestamp}")
+    wait_exactly(max(0.0, parse_time(created) + COLLECTOR_SYNC - time.time()))
 
 
 def definition_gone(cluster: ControlPlane) -> bool:
@@ -54,10 +62,10 @@ def test_uninstalled_with_policies_present_everything_goes(
             Release(control_plane, tmp_path, values) as release,
         ):
             control_plane.await_definition("evictionpolicies.evictune.io")
-            wait_exactly(COLLECTOR_SYNC)
             scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "1h"}))
             with release.operator():
                 eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept")
+                await_collector(control_plane)
                 release.uninstall()
                 eventually(lambda: definition_gone(control_plane), "the definition gone", LIMIT)
                 eventually(lambda: gone(scene, "chat-8b"), "the document collected", LIMIT)
@@ -73,7 +81,6 @@ def test_a_definition_that_is_deleted_is_named_and_followed_when_it_is_back(
     control_plane: ControlPlane, tmp_path: Path, scope: str
 ) -> None:
     install_crd(control_plane)
-    wait_exactly(COLLECTOR_SYNC)
     with (
         Scene(control_plane) as scene,
         FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
@@ -83,6 +90,7 @@ def test_a_definition_that_is_deleted_is_named_and_followed_when_it_is_back(
         with OperatorProcess(tmp_path, kubeconfig, None, *arguments) as operator:
             scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "1h"}))
             eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept")
+            await_collector(control_plane)
             try:
                 control_plane.kubectl("delete", DEFINITION, "--wait=false")
                 eventually(lambda: definition_gone(control_plane), "the definition gone", LIMIT)

@@ -22,8 +22,8 @@ from evictune_policies.replay.goal import Goal
 from evictune_policies.replay.simulation.order import OrderReplay
 from evictune_policies.replay.traces.reading import read_trace
 
-from tests.support.shell import INTERRUPTED
 from tests.support.pressure import write_pressure
+from tests.support.shell import INTERRUPTED
 from tests.support.traces import MOONCAKE
 
 COMMAND = (sys.executable, "-m", "evictune_policies.replay")

@@ -12,7 +12,6 @@ from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane
 from localcluster.paths import SOURCE_ROOT
 
-
 INTERRUPTED = (130, -signal.SIGINT)
 """What a program that Ctrl-C ended leaves; a shell calls both 130.
 
