@@ -322,6 +322,22 @@ def test_what_went_wrong_is_a_warning() -> None:
     assert render_event(policy, record(Reason.KEPT))["type"] == "Normal"
 
 
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ApiError(404, "NotFound", 'namespaces "ns" not found'),
+        ApiError(403, "Forbidden", "ns goes", ({"reason": "NamespaceTerminating"},)),
+    ],
+)
+def test_where_the_namespace_goes_nobody_is_told(
+    api: FakeApi, caplog: pytest.LogCaptureFixture, gone: ApiError
+) -> None:
+    _, policy = stored(api)
+    api.fault = lambda method, path: gone
+    assert EventRecorder(api).emit(policy, record()) is True
+    assert caplog.text == ""
+
+
 def test_an_event_that_is_refused_does_not_stop_the_change(api: FakeApi) -> None:
     api.fault = lambda method, path: (
         ApiError(403, "Forbidden", "no") if path.startswith(EVENTS) else None

@@ -37,18 +37,26 @@ class EventRecorder:
     def emit(self, policy: EvictionPolicy, record: DecisionRecord) -> bool:
         """Create the transition's Event. False if the API server refused it.
 
-        An Event tells people what status already holds: losing one must not stop a change.
+        An Event tells people what status already holds: losing one must not stop a change. Where
+        the namespace goes or is gone there is nobody to tell.
         """
         path = f"/api/v1/namespaces/{policy.namespace}/events"
         try:
             self._api.request("POST", path, body=render_event(policy, record))
         except ApiError as error:
-            if error.status == 409:
+            if error.status == 409 or _namespace_goes(error):
                 return True
             told = about(policy.namespace, policy.name, reason=str(record.reason))
             log.warning("Event %s was not created: %s", record.reason, error, extra=told)
             return False
         return True
+
+
+def _namespace_goes(error: ApiError) -> bool:
+    """Nothing else that an Event needs can be missing."""
+    return error.status == 404 or "NamespaceTerminating" in [
+        cause.get("reason") for cause in error.causes
+    ]
 
 
 def event_name(policy: EvictionPolicy, record: DecisionRecord) -> str:
