@@ -3,6 +3,9 @@
 Those with a real vLLM share one engine and one node (`groups.ENGINE`); others share another node
 (`groups.LIFE`), where the chart is installed, used, upgraded and removed as in a release's life.
 What makes a behaviour fail is kept in build/e2e/BEHAVIOUR/.
+
+All of it ends when a worker leaves this package, for a cluster that nobody uses takes a tenth of a
+processor from those that are tested.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from localcluster.controlplane import ControlPlane
 from localcluster.node import Node
 from tests.support.artefacts import BEHAVIOURS, behaviour_of, collect, forget
 from tests.support.background_load import prefill_seconds
-from tests.support.cluster import node
 from tests.support.groups import ORDER
 from tests.support.installation import Installation
 from tests.support.loop import THRESHOLD_TOKENS, Pace
@@ -24,8 +26,6 @@ from tests.support.serving import Serving
 from tests.support.shell import Shell
 from tests.support.stack import Stack, closed_loop
 from tests.support.upgrading import OLD_CHART, Upgrade, upgraded_from
-
-__all__ = ["node"]
 
 CLUSTER = pytest.StashKey[ControlPlane]()
 
@@ -68,16 +68,23 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """The session's control plane, which failures are looked up in."""
+    """One control plane for all, which failures are looked up in."""
     with ControlPlane() as running:
         request.session.stash[CLUSTER] = running
         yield running
         del request.session.stash[CLUSTER]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def node(control_plane: ControlPlane) -> Iterator[Node]:
+    """A real node of that control plane (root). Pods run images loaded by `node.load_image`."""
+    with Node(control_plane) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
 def stack(
     control_plane: ControlPlane, node: Node, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:
@@ -86,19 +93,19 @@ def stack(
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pace(stack: Stack) -> Pace:
     """How fast this machine is now."""
     return Pace(prefill_seconds(stack.engine.url, THRESHOLD_TOKENS))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shell(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A terminal at the cluster."""
     return Shell(control_plane, tmp_path_factory.mktemp("terminal"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def release(shell: Shell, node: Node) -> Installation:
     """The chart's release, installed or not."""
     return Installation(shell, node)
@@ -111,7 +118,7 @@ def installation(release: Installation) -> Installation:
     return release
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def upgraded(release: Installation) -> Iterator[Upgrade]:
     """The release made anew from chart 0.1.0, and upgraded with a policy in force."""
     with upgraded_from(OLD_CHART, release) as upgrade:

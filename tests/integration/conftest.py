@@ -1,5 +1,16 @@
-"""The session's cluster, for every test in this directory."""
+"""The cluster of the tests in this directory."""
 
-from tests.support.cluster import control_plane
+from __future__ import annotations
 
-__all__ = ["control_plane"]
+from collections.abc import Iterator
+
+import pytest
+
+from localcluster.controlplane import ControlPlane
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """A control plane with controller manager and scheduler; its directory goes at the end."""
+    with ControlPlane() as running:
+        yield running
