@@ -44,7 +44,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a sign gets another, not a traceback.
         sys.stdout.reconfigure(errors="replace")
-    # The cluster's client takes half a second to load: not for --help, usage or completion.
+    # What commands need is not loaded for --help, usage or completion.
     from evictune.console.commands import carry_out
 
     code = carry_out(options, program)

@@ -25,7 +25,8 @@ from evictune.index import PolicyIndex
 from evictune.kube import KubeApi, load_configuration
 from evictune.logs import set_up_logging
 from evictune.loop import Clock, Scheduler
-from evictune.observe import ApiClusterReader, Observer
+from evictune.observe.observer import Observer
+from evictune.observe.target import ApiClusterReader
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Ticker
 from evictune.watch import KeptRunning

@@ -10,7 +10,7 @@ import pytest
 from evictune.api.observation import Unknown, Value
 from evictune.api.reasons import Reason
 from evictune.api.sources import SourceDefinition, SourceKind
-from evictune.observe import Observer
+from evictune.observe.observer import Observer
 
 from tests.support.field_case import NOW, PATIENCE, Scene, case_policy, play, vector
 from tests.support.page_server import Answer, serve

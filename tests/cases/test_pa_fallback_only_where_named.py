@@ -5,7 +5,7 @@ from __future__ import annotations
 from evictune.api.observation import Unknown, Value
 from evictune.api.reasons import Reason
 from evictune.api.sources import SourceDefinition, SourceKind
-from evictune.observe import Observer
+from evictune.observe.observer import Observer
 
 from tests.support.field_case import PATIENCE, Scene, engine_page, play, ttft_page
 from tests.support.page_server import Answer

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from evictune.api.reasons import Reason
 from evictune.kube import KubeApi
-from evictune.observe import ApiClusterReader, Target
+from evictune.observe.target import ApiClusterReader, Target
 
 from tests.support.field_case import case_policy
 

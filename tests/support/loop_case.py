@@ -19,8 +19,9 @@ from evictune.api.policy import FleetMode
 from evictune.api.sources import OperatorConfiguration
 from evictune.index import PolicyIndex, entry_of
 from evictune.kube import KubeApi
-from evictune.observe import ApiClusterReader, Observer
+from evictune.observe.observer import Observer
 from evictune.observe.pages import PageError
+from evictune.observe.target import ApiClusterReader
 from evictune.operator_metrics import OperatorMetrics
 from evictune.tick import Outcome, Ticker
 

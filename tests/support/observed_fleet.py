@@ -13,9 +13,10 @@ from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
 from evictune.api.sources import SourceDefinition, SourceKind
-from evictune.observe import EnginePod, Observer, Target
 from evictune.observe.dialects import Engine
+from evictune.observe.observer import Observer
 from evictune.observe.snapshot import PodKey
+from evictune.observe.target import EnginePod, Target
 
 from tests.support.page_server import Answer, Asked, PageServer, serve
 

@@ -25,6 +25,17 @@ spec:
       - {name: vllm, image: vllm/vllm-openai}
 """
 
+# Carries a command out; then on standard error its exit code, and what was loaded for it.
+LOADED = """\
+import sys
+from evictune import cli
+try:
+    code = cli.main(sys.argv[1:])
+except SystemExit as stop:
+    code = stop.code or 0
+print(code, *(name for name in sys.modules if "." not in name), file=sys.stderr)
+"""
+
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output, standard error."""
@@ -201,9 +212,18 @@ def test_a_lost_lease_has_an_exit_code_of_its_own(
     assert err == "evictune: another operator holds the Lease\n"
 
 
-def test_help_loads_no_client() -> None:
-    """Completion starts the command for every word: it must not take half a second."""
-    script = "import sys; from evictune import cli\n"
-    script += "try: cli.main(['--help'])\n"
-    script += "except SystemExit: sys.exit('kubernetes' in sys.modules or 'yaml' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["wire", "FILE"], ["crd"], ["completion", "bash"]], ids=" ".join
+)
+def test_what_asks_no_cluster_loads_no_client(tmp_path: Path, arguments: list[str]) -> None:
+    """It takes a second of a processor's time; completion starts the command for every word."""
+    file = tmp_path / "chat.yaml"
+    file.write_text(DEPLOYMENT)
+    command = [str(file) if each == "FILE" else each for each in arguments]
+    done = subprocess.run([sys.executable, "-c", LOADED, *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.split()[0] == "0", done.stderr
+    loaded = set(done.stderr.split()[1:])
+    assert "evictune" in loaded
+    assert not loaded & {"kubernetes", "kopf", "aiohttp", "requests"}
+    assert arguments != ["--help"] or "yaml" not in loaded

@@ -1,6 +1,6 @@
 """Completion in shells: scripts for bash, zsh and fish, and kubectl's protocol for its plugins.
 
-The words come from the parser itself, through argcomplete, and policies' names from the cluster.
+The words come from the parser itself, through argcomplete.
 """
 
 from __future__ import annotations
@@ -9,19 +9,13 @@ import io
 import os
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
-from typing import Any
 
 import argcomplete.io
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
-from kubernetes.config import ConfigException
 
 from evictune.console.parser import PLUGIN, make_parser
-from evictune.console.place import listed, place_of
-from evictune.console.refusals import RefusedError, UsageError
-from evictune.kube import ApiError
 
 # What kubectl reads as the last line: ":4" is "complete no file names", of Cobra's directives
 # (https://github.com/spf13/cobra/blob/main/site/content/completions/_index.md).
@@ -32,28 +26,6 @@ _SEPARATOR = "\n"
 def script(shell: str) -> str:
     """The script that registers completion for both names of the command."""
     return str(shellcode(["evictune", PLUGIN], shell=shell))
-
-
-def policy_names(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
-    """Names that may follow: NAMESPACE/NAME once a slash is written, else NAME.
-
-    Without a cluster there are none: a person who is typing is not told of errors.
-    """
-    given = ("namespace", "context", "kubeconfig")
-    options = Namespace(
-        **{name: getattr(parsed_args, name, None) for name in given},
-        policies=[],
-        all_namespaces=False,
-    )
-    try:
-        place = place_of(options)
-        bodies = listed(place, None if "/" in prefix else place.namespace)
-    except (ApiError, ConfigException, OSError, RefusedError, UsageError):
-        return []
-    metadata = [each["metadata"] for each in bodies]
-    if "/" in prefix:
-        return [f"{each['namespace']}/{each['name']}" for each in metadata]
-    return [str(each["name"]) for each in metadata]
 
 
 class _Quiet(CompletionFinder):

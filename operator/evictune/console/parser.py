@@ -259,7 +259,7 @@ def _where(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 def _complete_policies(**call: Any) -> list[str]:
     # Asking the cluster takes its client, which is slow to load.
-    from evictune.console.completion import policy_names
+    from evictune.console.place import policy_names
 
     return policy_names(**call)
 

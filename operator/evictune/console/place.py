@@ -125,6 +125,28 @@ def listed(place: Place, namespace: str | None) -> list[Json]:
     return sorted(found, key=lambda body: _key(body))
 
 
+def policy_names(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
+    """Names that may follow: NAMESPACE/NAME once a slash is written, else NAME.
+
+    Without a cluster there are none: a person who is typing is not told of errors.
+    """
+    given = ("namespace", "context", "kubeconfig")
+    options = Namespace(
+        **{name: getattr(parsed_args, name, None) for name in given},
+        policies=[],
+        all_namespaces=False,
+    )
+    try:
+        place = place_of(options)
+        bodies = listed(place, None if "/" in prefix else place.namespace)
+    except (ApiError, ConfigException, OSError, RefusedError, UsageError):
+        return []
+    metadata = [each["metadata"] for each in bodies]
+    if "/" in prefix:
+        return [f"{each['namespace']}/{each['name']}" for each in metadata]
+    return [str(each["name"]) for each in metadata]
+
+
 def _get(api: KubeApi, namespace: str, name: str) -> Json:
     body = api.get_or_none(f"{policies_path(namespace)}/{name}")
     if body is None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from evictune.api.policy import GROUP, PLURAL
-from evictune.kube import ApiError
+
+if TYPE_CHECKING:
+    from evictune.kube import ApiError
 
 # "evictionpolicies.evictune.io is forbidden: User "x" cannot list resource "evictionpolicies" in
 # API group "evictune.io" in the namespace "serve-a""

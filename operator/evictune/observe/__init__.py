@@ -2,8 +2,3 @@
 
 Faults of the outside world become Unknown readings with a reason; they never become zeros.
 """
-
-from evictune.observe.observer import Observer
-from evictune.observe.target import ApiClusterReader, ClusterReader, EnginePod, Target
-
-__all__ = ["ApiClusterReader", "ClusterReader", "EnginePod", "Observer", "Target"]
