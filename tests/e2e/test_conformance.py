@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane, KubectlError
 from localcluster.processnode import ProcessNode
+from tests.support.local_http import opened
 
 MANIFESTS = Path(__file__).parent / "conformance"
 # A kubelet looks at its ConfigMaps once in syncFrequency, 10 s, and its cache is as old again.
@@ -102,11 +101,10 @@ def eventually(read: Callable[[], Any], met: Callable[[Any], bool]) -> Any:
 
 def get(pod: Any, path: str) -> str:
     """GET from a pod's port 8080; '' while nobody answers."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{pod['status']['podIP']}:8080{path}", timeout=5) as response:
+        with opened(f"http://{pod['status']['podIP']}:8080{path}") as response:
             return str(response.read().decode())
-    except urllib.error.URLError:
+    except OSError:
         return ""
 
 

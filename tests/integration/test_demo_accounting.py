@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from demo.narrate import Narrator
 from demo.play import Play
 from demo.record import Arm
 from demo.stage import Engine, Stage, stage
+from tests.support.local_http import opened
 from tests.support.prefix_pool import PrefixPool
 
 # Two rounds with three conversations, then two more arrive: hits, misses and evictions.
@@ -48,8 +48,7 @@ def arm(running: Stage, engine: Engine) -> Arm:
 @pytest.fixture(scope="module")
 def page(arm: Arm, engine: Engine) -> str:
     """The engine's metrics after the run, read by nothing of the demonstration."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{engine.url}/metrics", timeout=10) as answer:
+    with opened(f"{engine.url}/metrics") as answer:
         text: str = answer.read().decode()
     return text
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from typing import Any
 
 SECONDS = 10.0
 
 
-def opened(request: str | urllib.request.Request) -> Any:
+def opened(request: str | urllib.request.Request, tls: ssl.SSLContext | None = None) -> Any:
     """The answer, open. Raises OSError."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    no_proxy, https = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+    opener = urllib.request.build_opener(no_proxy, https)
     return opener.open(request, timeout=SECONDS)
 
 

@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from localcluster.pki import Authority
 from localcluster.processnode.logserver import ContainerLog, LogServer, read_log
+from tests.support.local_http import opened
 
 
 def log(directory: Path, text: str, *growing: bool) -> ContainerLog:
@@ -70,12 +70,7 @@ class Served:
         context.verify_mode = ssl.CERT_NONE
         if certificate:
             context.load_cert_chain(*certificate)
-        handlers = (
-            urllib.request.HTTPSHandler(context=context),
-            urllib.request.ProxyHandler({}),
-        )
-        url = f"https://127.0.0.1:{self.server.port}{path}"
-        with urllib.request.build_opener(*handlers).open(url, timeout=20) as response:
+        with opened(f"https://127.0.0.1:{self.server.port}{path}", context) as response:
             return str(response.read().decode())
 
 
