@@ -28,6 +28,9 @@ REPOSITORY = "registry.example/evictune"
 IMAGE = f"{REPOSITORY}:{_ABOUT['appVersion']}"
 PLUGIN_IMAGE = f"{REPOSITORY}-plugin:{_ABOUT['appVersion']}"
 DEFINITION = "evictionpolicies.evictune.io"
+# Which pods are whose.
+_ROLE = "app.kubernetes.io/name"
+TEST_PODS = f"{_ROLE}={NAME}-test"
 # What the stand-in's pods run; known as an engine by the repository's name.
 ENGINE_IMAGE = "localhost/stand-in/vllm:0.32.0"
 
@@ -85,16 +88,19 @@ class Installation:
     def uninstall(self) -> None:
         """`helm uninstall`, if it is there; returns when the operator's pod is gone.
 
-        Its Lease, which the next operator would wait for to run out, is deleted too.
+        What Helm leaves is deleted too: pods of `helm test`, and the Lease, which the next operator
+        would wait for to run out.
         """
         if self.chart():
             self.shell.run(f"helm uninstall {NAME} -n {NAMESPACE} --wait")
+        self.shell.run(f"kubectl delete pods -n {NAMESPACE} -l {TEST_PODS}")
         wait_for("the operator gone", lambda: not self.objects.all("pod", leaving=True))
         self.shell.run(f"kubectl delete lease {NAME} -n {NAMESPACE} --ignore-not-found")
 
     def pod(self) -> Object:
         """The operator's one pod that is not leaving."""
-        (found,) = self.objects.all("pod")
+        pods = self.objects.all("pod")
+        (found,) = (each for each in pods if each["metadata"]["labels"][_ROLE] == NAME)
         return found
 
     def page(self) -> str:

@@ -101,11 +101,18 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 {{- end }}
 
-{{/* Takes the weight. What failed stays, to be looked at, until the next test. */}}
-{{- define "evictune.testHook" -}}
+{{/* The account of a test. Where a test fails it stays, to be looked at, until the next one. */}}
+{{- define "evictune.testAccountHook" -}}
 helm.sh/hook: test
-helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-weight: "-1"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* A test's pod stays until the next test: Helm 3 reads its log, for --logs, when all is done. */}}
+{{- define "evictune.testPodHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: "0"
+helm.sh/hook-delete-policy: before-hook-creation
 {{- end }}
 
 {{/* Takes root, name, account and arguments: `evictune check` in the operator's image. */}}
@@ -119,7 +126,7 @@ metadata:
   labels:
     {{- include "evictune.testLabels" .root | nindent 4 }}
   annotations:
-    {{- include "evictune.testHook" "0" | nindent 4 }}
+    {{- include "evictune.testPodHook" . | nindent 4 }}
 spec:
   restartPolicy: Never
   serviceAccountName: {{ .account | quote }}

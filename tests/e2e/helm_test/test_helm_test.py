@@ -12,6 +12,7 @@ from localcluster.controlplane import ControlPlane
 from localcluster.node import Node
 from tests.support.helm import CHART, HelmError, each_helm, helm
 from tests.support.images import operator_image
+from tests.support.installation import TEST_PODS
 from tests.support.operator_process import eventually
 from tests.support.operator_scene import install_crd
 
@@ -22,6 +23,7 @@ NAMESPACE = "restricted"
 NAME = "checked"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 WAIT = ("--wait", "--timeout", "5m")
+CHECKS = ["ok      definition", "ok      lease", "ok      operator", "ok      rights"]
 
 
 @pytest.fixture
@@ -61,10 +63,17 @@ def command(name: str, cluster: ControlPlane, *arguments: str, **given: Any) -> 
 def test_an_installation_that_works_passes(
     control_plane: ControlPlane, release: dict[str, Any]
 ) -> None:
-    said = command("test", control_plane, "--timeout", "3m")
+    said = command("test", control_plane, "--logs", "--timeout", "3m")
     assert said.count("Succeeded") == 5, said
+    told = sorted(line.split(":")[0] for line in said.splitlines() if line.startswith("ok "))
+    assert told == CHECKS
     pods = json.loads(control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o", "json"))["items"]
-    assert [pod["status"]["phase"] for pod in pods] == ["Running"]
+    phases = sorted(pod["status"]["phase"] for pod in pods)
+    assert phases == ["Running", "Succeeded", "Succeeded"]
+    assert "-test" not in control_plane.kubectl("-n", NAMESPACE, "get", "sa,role", "-o", "name")
+    # Once more with those pods there, which then go as the guide says.
+    command("test", control_plane, "--timeout", "3m")
+    control_plane.kubectl("-n", NAMESPACE, "delete", "pods", "-l", TEST_PODS)
 
 
 # A test that fails has waited for a minute: by one Helm.

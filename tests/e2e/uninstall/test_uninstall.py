@@ -33,6 +33,7 @@ def test_without_the_operator_nothing_is_stuck(serving: Serving) -> None:
 
 def test_all_of_it_goes_as_the_guide_says(serving: Serving) -> None:
     serving.bring_into_force(judged=False)
+    serving.shell.run(f"helm test {NAME} -n {NAMESPACE}")
     (remove,) = steps(GUIDE, "Remove")
     told = serving.shell.run(remove.text)
     assert f'"{DEFINITION}" deleted' in told
@@ -40,3 +41,6 @@ def test_all_of_it_goes_as_the_guide_says(serving: Serving) -> None:
     assert serving.document() is None
     assert serving.engines()[0].healthy()
     assert DEFINITION not in serving.shell.run("kubectl get crd -o name")
+    wait_for(
+        "nothing left", lambda: not serving.shell.run(f"kubectl get all -n {NAMESPACE} -o name")
+    )
