@@ -167,6 +167,16 @@ def test_it_made_things_worse_and_is_taken_back() -> None:
     assert decision.memory.last_change_time == DUE
 
 
+def test_a_verdict_says_what_it_rests_on() -> None:
+    """More requests were above the threshold, though the quantile fell: so it was worse."""
+    worse = following(XI_512, 2, ttft=ttft(0.55, above=0.3))
+    decision = _decide(_memory(Phase.SETTLING), worse, DUE)
+    assert (
+        "made it worse: TTFT p99 was 600ms, is 550ms; 5.0% of the requests were above 300ms, "
+        "30.0% are"
+    ) in decision.audit[-1].message
+
+
 def test_a_revert_ends_when_it_is_acknowledged() -> None:
     memory = _memory(
         Phase.ACKNOWLEDGING, revision=3, change_from=XI_512, change_to=STOCK_LRU, revert_of="x"

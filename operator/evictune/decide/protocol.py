@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evictune.api.decision import DecisionRecord, Pending, Phase
+from evictune.api.decision import Baseline, DecisionRecord, Pending, Phase
 from evictune.api.knobs import KnobValues
+from evictune.api.observation import Interval
 from evictune.api.policy import Mode
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
@@ -27,7 +28,7 @@ from evictune.decide.document import carries
 from evictune.decide.objectives import show_interval
 from evictune.decide.situation import Hold, Situation, Step, follows, sentence, show
 from evictune.decide.traffic import alike
-from evictune.decide.verdict import Outcome, compare
+from evictune.decide.verdict import Outcome, compare, share_above
 
 # kubelet brings a changed ConfigMap into a pod within its sync period (a minute) and its cache's
 # delay; an engine that stays silent for longer than this is not listening.
@@ -179,10 +180,9 @@ def _judged(situation: Situation, pending: Pending) -> Step:
     if ttft is None:
         return _hold(situation, (Reason.SAMPLES, f"the verdict waits: {objective.message}"))
     outcome = compare(pending.baseline, ttft, objective.met is True, situation.tolerance)
-    before = pending.baseline.ttft_estimate
     told = (
-        f"{sentence(show(pending.change_to))} {outcome.value}: {objective.name} was "
-        f"{'unknown' if before is None else format_duration(before)}, is {show_interval(ttft)}"
+        f"{sentence(show(pending.change_to))} {outcome.value}: {objective.name} "
+        f"{_compared(situation, pending.baseline, ttft)}"
     )
     if outcome is Outcome.HELPED or not is_allowed(situation, pending.change_from):
         return finish(situation, pending, Reason.KEPT, f"{told}.")
@@ -193,6 +193,21 @@ def _judged(situation: Situation, pending: Pending) -> Step:
     if outcome is Outcome.SAME and (situation.overflowing or pending.change_to.stock):
         return finish(situation, pending, Reason.NO_DIFFERENCE, f"{told}.")
     return revert(situation, pending, Reason.REVERTED, told)
+
+
+def _compared(situation: Situation, baseline: Baseline, now: Interval) -> str:
+    """Before and after: the quantile, and the share that the verdict looks at first."""
+    before = baseline.ttft_estimate
+    told = (
+        f"was {'unknown' if before is None else format_duration(before)}, is {show_interval(now)}"
+    )
+    if baseline.share_above is None:
+        return told
+    limit = format_duration(situation.policy.spec.slo.ttft.threshold)
+    return (
+        f"{told}; {baseline.share_above:.1%} of the requests were above {limit}, "
+        f"{share_above(now):.1%} are"
+    )
 
 
 def _incomparable(situation: Situation, pending: Pending) -> str:
