@@ -72,7 +72,7 @@ def deployment(model: Path) -> Manifest:
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": labels},
+                "metadata": {"labels": dict(labels)},
                 "spec": {"containers": [container], "terminationGracePeriodSeconds": 10},
             },
         },

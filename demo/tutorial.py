@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 import aiohttp
-import yaml
 from evictune.api.quantity import format_duration
+from evictune.wiring import dump
 
 from demo.constants import DEPLOYMENT, ENGINE, NAMESPACE, OBJECTIVE, Load, Phase
 from demo.load import Client, LoadError, sequence
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.command == "deployment":
-            print(yaml.safe_dump(deployment(cached_model()), sort_keys=False), end="")
+            # As `evictune wire` writes it, so that a diff shows what is added and nothing else.
+            print(dump(deployment(cached_model())), end="")
         else:
             asyncio.run(_play(endless(options.conversations), _engine_url()))
     except (LoadError, TutorialError) as error:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from difflib import ndiff
 from itertools import islice
+from pathlib import Path
 
 import pytest
+from evictune.wiring import Wiring, dump, wire
 
 from demo import tutorial
 from demo.load import Answer, Kind, Request, sequence
+from demo.manifests import deployment
 from demo.record import Outcome
 
 
@@ -29,6 +33,14 @@ def test_the_load_never_ends_and_never_shifts() -> None:
     assert sum(request.kind is Kind.TURN for request in first) == 9
     with pytest.raises(SystemExit):
         tutorial.main(["load", "--conversations", "0"])
+
+
+def test_wiring_adds_lines_to_the_manifest_and_changes_none() -> None:
+    """The reader looks at the difference."""
+    manifest = dump(deployment(Path("/model")))
+    changes = list(ndiff(manifest.splitlines(), wire(manifest, Wiring()).splitlines()))
+    assert {line[0] for line in changes} == {" ", "+"}
+    assert any("EVICTUNE_KNOBS_DIR" in line for line in changes)
 
 
 def test_a_round_is_told_in_a_line() -> None:
