@@ -22,6 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/evictune"
 
 
+def test_every_value_has_words_in_the_table() -> None:
+    table = chart_files.table(chart_files.read_values((CHART / "values.yaml").read_text("utf-8")))
+    rows = [row.strip("|").split(" | ") for row in table.splitlines()[2:]]
+    assert len(rows) > 50
+    assert [row[0] for row in rows if not row[-1].strip()] == []
+
+
 def test_the_chart_installs_this_version_of_the_operator() -> None:
     project = tomllib.loads((ROOT / "operator/pyproject.toml").read_text())["project"]
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
