@@ -148,6 +148,11 @@ def test_notes_say_what_was_left_out_and_what_to_do(chart: Path) -> None:
     assert "Left out: dashboards, since this version" in said
 
 
+def test_notes_say_that_the_fleet_is_held_back(chart: Path) -> None:
+    assert "fleet.mode" not in notes(chart, {})
+    assert "fleet.mode is Suspend: no policy may" in notes(chart, {"fleet": {"mode": "Suspend"}})
+
+
 def test_notes_say_what_the_cluster_would_allow(chart: Path) -> None:
     assert "--set podMonitors.enabled=true" in notes(chart, {}, PROMETHEUS_OPERATOR)
     said = notes(chart, {})
