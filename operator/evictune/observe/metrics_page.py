@@ -84,9 +84,10 @@ def _page() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for name in NAMES:
         meaning = MEANINGS[name.measure]
-        labels = "".join(f'{{{key}="{value}"}}' for key, value in name.labels.items())
+        # Apart from the name, so that a line may break between them.
+        labels = "".join(f' `{{{key}="{value}"}}`' for key, value in name.labels.items())
         yield (
-            f"| {name.measure} | {name.engine} | `{name.base}{labels}` | {name.versions} "
+            f"| {name.measure} | {name.engine} | `{name.base}`{labels} | {name.versions} "
             f"| {meaning.kind.value} | {meaning.unit} | {meaning.pooling} |"
         )
     yield _SOURCES
