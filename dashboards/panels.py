@@ -157,19 +157,22 @@ def lines(
     runbook: str = "",
 ) -> timeseries.Panel:
     """Values over time, from zero. colours: of the series that are called so."""
+    # Areas of several series, one over the other, would be mud.
+    single = len(queries) == 1 and "{{" not in queries[0].legend
     panel = (
         _common(timeseries.Panel(), title, text, queries, width, 8, runbook)
         .unit(unit)
         .axis_soft_min(0)
         .line_width(1.5)
-        .fill_opacity(60 if stacked else 8)
+        .fill_opacity(60 if stacked else 8 if single else 0)
         .show_points(common.VisibilityMode.NEVER)
         .legend(
             shape.VizLegendOptions()
             .display_mode(common.LegendDisplayMode.LIST)
             .placement(common.LegendPlacement.BOTTOM)
             .show_legend(True)
-            .calcs(["lastNotNull"])
+            # What lies in a stack comes and goes: a last value is not the present one.
+            .calcs([] if stacked else ["lastNotNull"])
         )
         .tooltip(shape.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     )
@@ -214,9 +217,13 @@ def figure(
     runbook: str = "",
     none: str = "–",
 ) -> stat.Panel:
-    """One number. steps: (from which value, colour); values: (value, its name, colour)."""
+    """One number, as it is now: what is not known any more is not shown as it was last.
+
+    steps: (from which value, colour); values: (value, its name, colour).
+    """
+    asked = Query(query.expr, query.legend, instant=True)
     panel = (
-        _common(stat.Panel(), title, text, (query,), width, 4, runbook)
+        _common(stat.Panel(), title, text, (asked,), width, 4, runbook)
         .unit(unit)
         .no_value(none)
         .color_mode(common.BigValueColorMode.VALUE)

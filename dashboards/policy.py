@@ -85,9 +85,11 @@ def _figures() -> tuple[panels.Panel, ...]:
         ),
         panels.figure(
             "Objectives",
-            "Whether every objective of the policy is met; a dash while neither is certain.",
+            "Whether every objective of the policy is met; unknown while neither is certain, as "
+            "without traffic.",
             Query(own("evictune_slo_met", POLICIES)),
             values=met,
+            none="unknown",
             runbook="evictune-slo-burn-fast",
         ),
         panels.figure(
@@ -96,11 +98,12 @@ def _figures() -> tuple[panels.Panel, ...]:
             Query(f"{ttft} / {limit}"),
             unit="percentunit",
             steps=((0, GREEN), (0.9, ORANGE), (1, RED)),
+            none="no reading",
         ),
         panels.figure(
             "xi kept",
             "Uncached tokens that a request may have when it comes back: T-LRU keeps what a "
-            "conversation needs to stay within xi. A dash: stock LRU.",
+            "conversation needs to stay within xi.",
             Query(own("evictune_applied_tokens", f'{POLICIES},knob="xi"')),
             none="stock LRU",
         ),

@@ -102,6 +102,14 @@ def test_a_panel_says_what_it_shows(panel: Object) -> None:
         assert all(each["legendFormat"] for each in panel["targets"])
 
 
+def test_a_number_is_the_present_one() -> None:
+    """Over a range it would be the last that there was, however long ago."""
+    numbers = [each for each in panels() if each["type"] == "stat"]
+    assert numbers
+    for each in numbers:
+        assert [(of["instant"], of.get("range")) for of in each["targets"]] == [(True, False)]
+
+
 def test_panels_do_not_overlap_and_fill_their_lines() -> None:
     for of in boards():
         cells = {each["id"]: set(_cells(each["gridPos"])) for each in of["panels"]}
