@@ -13,6 +13,7 @@ from evictune import cli
 from evictune.console.preview import Progress
 from evictune.preview.answers import Filled, FilledBoard, Line, Mark, fill, named
 from evictune.preview.boards import Board, Panel, Target, load
+from evictune.preview.canvas import fitting, margin
 from evictune.preview.chosen import builtin, choose, replaced
 from evictune.preview.page import page
 from evictune.preview.plots import plot
@@ -172,6 +173,20 @@ def test_a_table_is_ordered_and_says_how_much_it_leaves_out() -> None:
     assert "and 3 more" in text
 
 
+def test_a_table_whose_column_of_order_has_no_data_is_drawn() -> None:
+    asked = [{"refId": ref, "expr": "x", "legendFormat": ""} for ref in "AB"]
+    titled = {"matcher": {"id": "byName", "options": "Value #A"}, "properties": []}
+    titled["properties"] = [{"id": "displayName", "value": "TTFT"}]
+    body = panel(
+        "table",
+        targets=asked,
+        options={"sortBy": [{"displayName": "TTFT", "desc": True}]},
+        fieldConfig={"defaults": {"unit": "none"}, "overrides": [titled]},
+    )
+    lines = [line([(0, 1.0)], ref="B", policy=name) for name in ("rag", "chat")]
+    assert re.findall("rag|chat", table(Filled(body, lines), 0)) == ["chat", "rag"]
+
+
 def test_a_gap_is_not_drawn_over() -> None:
     whole = [(t, 1.0) for t in range(0, 150, 15)]
     torn = [each for each in whole if not 60 <= each[0] <= 90]
@@ -194,6 +209,24 @@ def test_states_are_named_and_those_alike_are_one_box() -> None:
     svg = timeline(Filled(body, [line(samples)]), SPAN, [], 500, 200)
     assert svg.count("<rect") == 2
     assert "Healthy" in svg
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("owl-a", "owl-a"), ("evictune-5d78545d8c-zxm8j 10.2.178.3:9090", "evict…:9090")],
+)
+def test_a_name_longer_than_its_margin_keeps_its_ends(name: str, shown: str) -> None:
+    left = margin([name], 85)
+    assert fitting(name, left) == shown
+    svg = timeline(Filled(panel(), [Line(name, Series({}, [(0, 1.0)]), "A")]), SPAN, [], 200, 99)
+    assert f"<title>{name}</title>" in svg
+
+
+def test_a_legend_says_what_was_last_where_that_is_wanted() -> None:
+    lines = [line([(0, 7.0), (15, 7.0)])]
+    for calcs, last in ((["lastNotNull"], True), ([], False)):
+        body = panel(options={"legend": {"calcs": calcs}})
+        assert ("<b>7</b>" in plot(Filled(body, lines), SPAN, [], 500, 200)) is last
 
 
 def test_a_number_is_coloured_by_the_step_that_it_reached() -> None:

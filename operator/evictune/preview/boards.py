@@ -97,6 +97,11 @@ class Panel:
         found: Json = self.defaults.get("custom", {})
         return found
 
+    @property
+    def legend_values(self) -> bool:
+        """Whether the legend says what each series was last."""
+        return bool(self.body.get("options", {}).get("legend", {}).get("calcs"))
+
     def of(self, name: str) -> Json:
         """What holds of the series or field of this name, by the names of Grafana's properties."""
         return self._overrides.get(name, {})

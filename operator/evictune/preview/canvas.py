@@ -108,6 +108,14 @@ def margin(names: Sequence[str], most: float) -> float:
     return min(most, 14 + _LETTER * max(map(len, names), default=0))
 
 
+def fitting(name: str, left: float) -> str:
+    """The name as it fits into a left margin: its ends, which tell pods apart."""
+    letters = int((left - 14) / _LETTER + 1e-9)
+    if len(name) <= letters:
+        return name
+    return f"{name[: (letters - 1) // 2]}…{name[len(name) - letters // 2 :]}"
+
+
 def svg(width: float, height: float, parts: Sequence[str], more: str = "") -> str:
     """The element, which scales with the page."""
     return (

@@ -100,7 +100,8 @@ def _inside(of: FilledBoard, filled: Filled) -> str:
     if filled.errors:
         return f'<p class="error">{escape("; ".join(filled.errors))}</p>'
     if filled.empty:
-        return f'<p class="none">{escape(str(panel.defaults.get("noValue", "No data")))}</p>'
+        looks = "none figure" if panel.kind == "stat" else "none"
+        return f'<p class="{looks}">{escape(str(panel.defaults.get("noValue", "No data")))}</p>'
     _, _, columns, rows = panel.place
     width, height = columns * _COLUMN - _FRAME, rows * _ROW - _HEAD
     match panel.kind:

@@ -52,7 +52,7 @@ def plot(filled: Filled, span: Range, marks: Sequence[Mark], width: float, heigh
     parts += canvas.marks(marks)
     hover = escape(json.dumps(_hover(drawn, span, unit), ensure_ascii=False))
     more = f' class="plot" data-left="{canvas.left:g}" data-inner="{canvas.inner:g}"'
-    return svg(width, height, parts, f'{more} data-hover="{hover}"') + _legend(drawn, unit)
+    return svg(width, height, parts, f'{more} data-hover="{hover}"') + _legend(panel, drawn, unit)
 
 
 def _drawn(panel: Panel, lines: Sequence[Line], step: float) -> list[Drawn]:
@@ -159,11 +159,12 @@ def _hover(drawn: Sequence[Drawn], span: Range, unit: str) -> dict[str, object]:
     return {"start": span.start, "step": span.step, "rows": rows}
 
 
-def _legend(drawn: Sequence[Drawn], unit: str) -> str:
-    """Each line's colour, name and last value."""
-    items = "".join(
-        f'<li><i style="background:{each.colour}"></i>{escape(each.line.name or "value")} '
-        f"<b>{escape(shown(each.line.series.samples[-1][1], unit))}</b></li>"
-        for each in drawn
-    )
-    return f'<ul class="legend">{items}</ul>'
+def _legend(panel: Panel, drawn: Sequence[Drawn], unit: str) -> str:
+    """Each line's colour and name, and its last value where the panel wants it."""
+    items = []
+    for each in drawn:
+        last = shown(each.line.series.samples[-1][1], unit)
+        text = f" <b>{escape(last)}</b>" if panel.legend_values else ""
+        name = escape(each.line.name or "value")
+        items.append(f'<li><i style="background:{each.colour}"></i>{name}{text}</li>')
+    return f'<ul class="legend">{"".join(items)}</ul>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from evictune.preview.answers import Filled
 from evictune.preview.boards import Panel, is_value
@@ -75,18 +76,20 @@ def _columns(panel: Panel, rows: Sequence[Row]) -> list[str]:
 
 
 def _sorted(panel: Panel, rows: Sequence[Row]) -> list[Row]:
-    by = panel.body.get("options", {}).get("sortBy") or ()
-    if not by:
+    asked = panel.body.get("options", {}).get("sortBy")
+    by: Mapping[str, Any] = asked[0] if asked else {}
+    names = (name for row in rows for name in row)
+    wanted = by.get("displayName")
+    # There is none where the query of that column found nothing.
+    field = next((name for name in names if _title(panel, name) == wanted), None)
+    if field is None:
         return sorted(rows, key=lambda row: [str(each) for each in row.values()])
-    field = next(
-        name for row in rows for name in row if _title(panel, name) == by[0]["displayName"]
-    )
 
     def key(row: Row) -> float:
         value = row.get(field)
         return value if isinstance(value, float) else float("-inf")
 
-    return sorted(rows, key=key, reverse=bool(by[0].get("desc")))
+    return sorted(rows, key=key, reverse=bool(by.get("desc")))
 
 
 def _title(panel: Panel, field: str) -> str:

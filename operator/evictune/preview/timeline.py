@@ -7,11 +7,12 @@ from html import escape
 
 from evictune.preview.answers import Filled, Mark
 from evictune.preview.boards import Panel, Shown
-from evictune.preview.canvas import Canvas, margin, svg
+from evictune.preview.canvas import Canvas, fitting, margin, svg
 from evictune.preview.store import Range, Series
 
 _GAP = 1.5
 _LETTER = 6.6
+_NAMES = 0.4  # of the width, at most
 _TALLEST = 34.0
 _OTHER = "#8e8e8e"
 
@@ -21,9 +22,9 @@ def timeline(
 ) -> str:
     """The rows and their legend; as tall as they need to be."""
     lines = [each for each in filled.lines if each.series.samples]
-    names = [each.name for each in lines]
     shortest = 14.0 * len(lines) + 40
-    canvas = Canvas(width, max(height, shortest), span, margin(names, width / 3))
+    left = margin([each.name for each in lines], width * _NAMES)
+    canvas = Canvas(width, max(height, shortest), span, left)
     row = min((canvas.bottom - canvas.top) / len(lines), _TALLEST)
     if row == _TALLEST:
         canvas = Canvas(width, _TALLEST * len(lines) + 40, span, canvas.left)
@@ -33,7 +34,7 @@ def timeline(
         y = canvas.top + number * row
         parts.append(
             f'<text x="{canvas.left - 6:g}" y="{y + row / 2 + 3.5:.1f}" text-anchor="end">'
-            f"{escape(line.name)}</text>"
+            f"<title>{escape(line.name)}</title>{escape(fitting(line.name, left))}</text>"
         )
         for start, end, shown in _stretches(filled.panel, line.series, span):
             seen[shown.text] = shown.colour
