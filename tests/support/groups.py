@@ -9,7 +9,14 @@ from __future__ import annotations
 from xdist.scheduler import LoadFileScheduling
 
 # Those with a real vLLM, which they share.
-ENGINE = ("recommend", "closed_loop", "engine_restart", "policy_delete", "lru_is_best")
+ENGINE = (
+    "recommend",
+    "closed_loop",
+    "dashboards",
+    "engine_restart",
+    "policy_delete",
+    "lru_is_best",
+)
 # Those that share one installation, as in a release's life.
 LIFE = (
     "install",
