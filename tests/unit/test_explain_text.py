@@ -113,7 +113,7 @@ def test_it_tells_what_was_seen_believed_and_decided() -> None:
         "serve-a/chat  ·  Deployment chat-8b  ·  mode Auto  ·  p99 of TTFT at most 800ms",
         "DIAGNOSIS  ReuseLost, since 10m ago",
         "xi_tokens decides what is evicted first",
-        "p99; buckets say 1s to 1.25s; 340 requests; share above 800ms: 0.08",
+        "p99; buckets say 1s to 1.25s; 340 requests; 8% above 800ms",
         "2 of 2 pods ready, 1 acknowledged",
         "IN FORCE  T-LRU with xi 512, qHat 60",
         "revision 3, expires in 30m unless renewed",

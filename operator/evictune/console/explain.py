@@ -19,11 +19,12 @@ from evictune.decide.situation import show
 _DOT = "  ·  "
 _UNBROKEN = "\u00a0"
 _MARKS = {"True": ("✔", "32"), "False": ("✘", "31"), "Unknown": ("?", "33")}
+_SHARES = ("kvCacheUsage", "hitRatio")
 _READINGS = (
     ("queue time", "queueTime", "mean wait before prefill"),
-    ("KV blocks held", "kvCacheUsage", "share held by live requests, hottest engine"),
+    ("KV blocks held", "kvCacheUsage", "of the cache, by live requests; hottest engine"),
     ("preemptions", "preemptionsPerSecond", "a second, hottest engine"),
-    ("hit ratio", "hitRatio", "share of prompt tokens found in the prefix cache"),
+    ("hit ratio", "hitRatio", "of the prompt tokens were found in the prefix cache"),
     ("running", "running", "requests"),
     ("waiting", "waiting", "requests"),
     ("prefill", "prefillTokensPerSecond", "tokens per second of prefill"),
@@ -112,7 +113,8 @@ def _readings(observed: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Label, text and remark of each reading that status has."""
     for label, key, remark in _READINGS:
         if key in observed:
-            yield label, str(observed[key]), remark
+            text = str(observed[key])
+            yield label, _share(text) if key in _SHARES else text, remark
 
 
 def _ttft(policy: EvictionPolicy, ttft: Mapping[str, str]) -> str:
@@ -128,8 +130,16 @@ def _ttft(policy: EvictionPolicy, ttft: Mapping[str, str]) -> str:
         parts.append(f"{ttft['requests']} requests")
     if "aboveThreshold" in ttft:
         threshold = format_duration(policy.spec.slo.ttft.threshold)
-        parts.append(f"share above {threshold}: {ttft['aboveThreshold']}")
+        parts.append(f"{_share(ttft['aboveThreshold'])} above {threshold}")
     return "; ".join(parts)
+
+
+def _share(text: str) -> str:
+    """In per cent; a word, such as Idle, as it is."""
+    try:
+        return f"{float(text) * 100:.3g}%"
+    except ValueError:
+        return text
 
 
 def _engines(engines: Mapping[str, int]) -> str:
