@@ -1,4 +1,5 @@
-"""For every test: a skip is a failure in CI, for it proved nothing; Ctrl-C is noticed."""
+"""For every test: a skip is a failure in CI, for it proved nothing; Ctrl-C is noticed; hypothesis
+judges what is computed, not how long it takes."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support.groups import GroupScheduling
@@ -18,6 +20,13 @@ def pytest_configure() -> None:
     tested in vain.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A limit of 200 ms an example says how busy the machine is.
+settings.register_profile(
+    "any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-machine")
 
 
 @pytest.hookimpl(optionalhook=True)

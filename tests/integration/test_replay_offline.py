@@ -50,7 +50,7 @@ def computed_blocks(trace: Trace) -> list[int]:
     return [int(blocks) for blocks in -(-computed // BLOCK)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trace=traces(), room=st.integers(0, 5))
 def test_belady_has_the_most_hits_there_are(trace: Trace, room: int) -> None:
     replay = OrderReplay(trace)
@@ -62,7 +62,7 @@ def test_belady_has_the_most_hits_there_are(trace: Trace, room: int) -> None:
     assert int(result.cached_tokens.sum()) // BLOCK == -least
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(trace=traces(), room=st.integers(0, 5), xi=st.integers(0, 24))
 def test_tail_belady_is_within_its_rounding_of_the_least_tel(
     trace: Trace, room: int, xi: int
@@ -86,7 +86,7 @@ def test_tail_belady_is_within_its_rounding_of_the_least_tel(
     assert least <= int(excess.sum()) <= least + int(rounding.sum())
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(trace=traces())
 def test_an_infinite_cache_misses_what_was_never_seen(trace: Trace) -> None:
     replay = OrderReplay(trace)

@@ -103,7 +103,7 @@ def _watch(
 
 
 @pytest.mark.parametrize("name", KEYS + QUEUES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(workloads(30), CAPACITIES, st.booleans())
 def test_it_is_its_definition_and_only_leaves_go(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool
@@ -116,7 +116,7 @@ def test_it_is_its_definition_and_only_leaves_go(
 
 
 @pytest.mark.parametrize("name", KEYS + QUEUES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(workloads(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
 def test_block_numbers_mean_nothing(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool, random: Random
@@ -141,7 +141,7 @@ def _replay(
 
 
 @pytest.mark.parametrize("name", KEYS + QUEUES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(workloads(), CAPACITIES)
 def test_no_look_ahead(name: str, requests: list[PlainRequest], capacity: int) -> None:
     """What is still to come changes nothing of what was."""
@@ -154,7 +154,7 @@ def test_no_look_ahead(name: str, requests: list[PlainRequest], capacity: int) -
     assert [lost for lost in whole.evicted if lost[0] < len(half)] == first.evicted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(workloads(), CAPACITIES, st.booleans())
 def test_where_all_blocks_cost_the_same_gdsf_is_lfu_with_ageing(
     requests: list[PlainRequest], capacity: int, overlap: bool
@@ -164,7 +164,7 @@ def test_where_all_blocks_cost_the_same_gdsf_is_lfu_with_ageing(
     assert gdsf == _replay("lfu-aging", requests, setting, overlap)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(1, 8))
 def test_where_all_blocks_cost_the_same_greedy_dual_size_is_lru(
     objects: list[int], capacity: int
@@ -193,7 +193,7 @@ OPERATIONS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(OPERATIONS, max_size=40))
 def test_a_heap_gives_the_smallest_key_whatever_was_done_to_it(done: list[Operation]) -> None:
     """Even blocks belong to heap 0, odd ones to heap 1."""

@@ -36,7 +36,7 @@ LISTS = ("lru", "prefix-lru", "radix-lru", "t-lru", "et-lru", "ttl-5m", "ttl-1h"
 CAPACITIES = st.integers(LONGEST, LONGEST + 6)
 XI = st.sampled_from([0, 1, 4, 9, 13, 20, 38, 60, 200])
 Q_HAT = st.sampled_from([0, 3, 8])
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=60)
 
 
 def contents(requests: list[PlainRequest]) -> list[Content]:
@@ -58,7 +58,7 @@ def same(outcome: Outcome, reference: ReferenceCache, requests: list[PlainReques
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(workloads(), CAPACITIES, st.booleans(), XI, Q_HAT)
 def test_t_lru_is_its_definition(
     requests: list[PlainRequest], capacity: int, overlap: bool, xi: int, q_hat: int
@@ -151,7 +151,7 @@ def test_t_lru_is_lru_at_both_ends(
 
 
 @pytest.mark.parametrize("name", LISTS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(workloads(), CAPACITIES, st.booleans(), st.randoms(use_true_random=False))
 def test_block_numbers_mean_nothing(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool, random: object
@@ -182,7 +182,7 @@ COPY = workload(972, 7)
 
 
 @pytest.mark.parametrize("name", [name for name in LISTS if name != "lru"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(workloads(), CAPACITIES, st.booleans())
 @example(COPY, LONGEST, True)
 def test_nothing_is_stranded(
@@ -205,7 +205,7 @@ def test_nothing_is_stranded(
 
 
 @pytest.mark.parametrize("name", LISTS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(workloads(), CAPACITIES, st.booleans())
 def test_no_look_ahead(
     name: str, requests: list[PlainRequest], capacity: int, overlap: bool

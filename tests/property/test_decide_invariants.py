@@ -136,7 +136,7 @@ class World:
                 self.document = KnobDocument(effect.revision, effect.values, expires)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(histories)
 def test_what_decide_never_does(history: list[Tick]) -> None:
     world = World()
@@ -256,7 +256,7 @@ def test_quarantine_is_honoured_to_its_end_and_no_longer(times: int) -> None:
     assert forgotten.quarantine == ()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(histories)
 def test_left_alone_every_change_comes_to_an_end(history: list[Tick]) -> None:
     """After any history: calm readings and obedient engines leave nothing pending."""

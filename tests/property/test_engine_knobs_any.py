@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evictune_policies.engine.knobs import MAX_TOKENS, Document, DocumentRefusedError, parse
 from evictune_policies.engine.source import FILE_NAME, KnobSource, Wanted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
@@ -68,7 +68,6 @@ def test_any_bytes(text: bytes) -> None:
     _is_valid_or_refused(text)
 
 
-@settings(deadline=None)  # it touches the disk
 @given(texts=st.lists(st.none() | st.binary(max_size=40) | documents, max_size=6))
 def test_any_succession_of_files(tmp_path_factory: object, texts: list[object]) -> None:
     directory: Path = tmp_path_factory.mktemp("knobs")  # type: ignore[attr-defined]

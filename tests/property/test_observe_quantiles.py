@@ -12,11 +12,10 @@ from evictune.api.policy import TTFTObjective
 from evictune.api.reasons import Reason
 from evictune.observe.quantiles import pool_buckets, read_quantile
 from evictune.observe.rates import Scrape, increases, within
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 # A busy machine may take its time over one example.
-patient = settings(deadline=None)
 
 latencies = st.lists(st.floats(0.0001, 200), min_size=1, max_size=60)
 bounds = st.lists(st.floats(0.001, 100), min_size=2, max_size=20, unique=True).map(sorted)
@@ -35,7 +34,6 @@ def objective(quantile: Decimal, threshold: float = 1.0) -> TTFTObjective:
     return TTFTObjective(quantile, threshold=threshold, window=60.0, min_requests=1)
 
 
-@patient
 @given(latencies, bounds, quantiles, thresholds)
 def test_the_interval_holds_the_true_quantile_and_the_true_share(
     values: list[float], uppers: list[float], quantile: Decimal, threshold: float
@@ -53,7 +51,6 @@ def test_the_interval_holds_the_true_quantile_and_the_true_share(
     assert reading.above_lower - 1e-12 <= share <= reading.above_upper + 1e-12
 
 
-@patient
 @given(latencies, bounds, quantiles)
 def test_the_interval_is_the_narrowest_that_the_buckets_allow(
     values: list[float], uppers: list[float], quantile: Decimal
@@ -65,7 +62,6 @@ def test_the_interval_is_the_narrowest_that_the_buckets_allow(
         assert reading.lower == edges[index - 1]
 
 
-@patient
 @given(st.lists(latencies, min_size=1, max_size=6), bounds, quantiles, st.randoms())
 def test_pooling_does_not_depend_on_the_order_of_engines(
     engines: list[list[float]], uppers: list[float], quantile: Decimal, rng: random.Random
@@ -76,7 +72,6 @@ def test_pooling_does_not_depend_on_the_order_of_engines(
     assert pool_buckets(pages) == pool_buckets(shuffled) == everything
 
 
-@patient
 @given(st.lists(latencies, min_size=2, max_size=4), st.lists(bounds, min_size=2, max_size=4))
 def test_engines_with_other_bounds_are_pooled_over_the_bounds_they_share(
     engines: list[list[float]], layouts: list[list[float]]
@@ -92,7 +87,6 @@ def test_engines_with_other_bounds_are_pooled_over_the_bounds_they_share(
         assert pooled[bound] == sum(value <= bound for values in used for value in values)
 
 
-@patient
 @given(bounds)
 def test_no_observation_is_idle_not_a_perfect_latency(uppers: list[float]) -> None:
     assert read_quantile(cumulative([], uppers), objective(Decimal("0.99"))) == Idle()
@@ -124,7 +118,6 @@ def lives(draw: st.DrawFn) -> tuple[list[Scrape[str]], dict[str, float]]:
     return scrapes, grown
 
 
-@patient
 @given(lives())
 def test_increases_count_every_step_through_restarts(
     life: tuple[list[Scrape[str]], dict[str, float]],
@@ -133,14 +126,12 @@ def test_increases_count_every_step_through_restarts(
     assert increases(scrapes) == grown
 
 
-@patient
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.floats(0, 1e9)), max_size=10))
 def test_increases_are_never_negative(pages: list[dict[str, float]]) -> None:
     scrapes = [Scrape(float(time), page) for time, page in enumerate(pages)]
     assert all(grown >= 0 for grown in increases(scrapes).values())
 
 
-@patient
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=50), st.floats(1, 300))
 def test_a_window_holds_what_lies_in_it_and_at_most_one_scrape_before(
     times: list[float], window: float

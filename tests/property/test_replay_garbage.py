@@ -60,7 +60,7 @@ PIECES = st.sampled_from(
 EDITS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 6), PIECES), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.sampled_from(sorted(FORMATS)), EDITS, st.booleans())
 def test_a_trace_or_one_line(name: str, edits: list[tuple[int, int, str]], told: bool) -> None:
     text = TEXTS[name]

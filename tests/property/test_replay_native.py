@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.support.traces import chain, check_trace
 
 BLOCK = 4
-ANY = settings(deadline=None, max_examples=60)
+ANY = settings(max_examples=60)
 IDS = st.lists(st.integers(0, 3), max_size=6)  # few ids: chains share, and contradict each other
 
 

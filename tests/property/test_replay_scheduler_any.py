@@ -63,7 +63,7 @@ def check(engine: Engine, model: EngineModel) -> None:
     assert engine.rows.tokens[: engine.counts[SCHEDULED]].sum() <= model.max_num_batched_tokens
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     policy=st.sampled_from(ONLINE),
     workload=st.sampled_from(sorted(WORKLOADS)),

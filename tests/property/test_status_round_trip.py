@@ -103,14 +103,14 @@ quantile = (
 SCHEMA = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(memory)
 def test_memory_survives(before: Memory) -> None:
     status = status_of(make_policy(), Decision(before, ()), observe(), NOW)
     assert memory_from_status(status) == before
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(memory, conditions, reading, quantile)
 def test_status_fits_the_schema(
     before: Memory, told: tuple[Condition, ...], one: Any, ttft: Any
