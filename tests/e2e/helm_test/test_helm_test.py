@@ -23,7 +23,7 @@ NAMESPACE = "restricted"
 NAME = "checked"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 WAIT = ("--wait", "--timeout", "5m")
-CHECKS = ["ok      definition", "ok      lease", "ok      operator", "ok      rights"]
+CHECKS = {"ok      definition", "ok      lease", "ok      operator", "ok      rights"}
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def release(control_plane: ControlPlane, node: Node, each_helm: str) -> Iterator
         command("install", control_plane, str(CHART), *WAIT, values=values)
         yield values
         command("uninstall", control_plane, "--wait")
+        control_plane.kubectl("-n", NAMESPACE, "delete", "pods", "-l", TEST_PODS)
         eventually(lambda: NAME not in left(control_plane), "nothing left of it")
     finally:
         control_plane.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", timeout=130)
@@ -65,15 +66,14 @@ def test_an_installation_that_works_passes(
 ) -> None:
     said = command("test", control_plane, "--logs", "--timeout", "3m")
     assert said.count("Succeeded") == 5, said
-    told = sorted(line.split(":")[0] for line in said.splitlines() if line.startswith("ok "))
-    assert told == CHECKS
+    # Helm 3 shows a pod's log once more for each hook that has its name, of whatever kind.
+    assert {line.split(":")[0] for line in said.splitlines() if line.startswith("ok ")} == CHECKS
     pods = json.loads(control_plane.kubectl("-n", NAMESPACE, "get", "pods", "-o", "json"))["items"]
     phases = sorted(pod["status"]["phase"] for pod in pods)
     assert phases == ["Running", "Succeeded", "Succeeded"]
     assert "-test" not in control_plane.kubectl("-n", NAMESPACE, "get", "sa,role", "-o", "name")
-    # Once more with those pods there, which then go as the guide says.
+    # Once more with those pods there.
     command("test", control_plane, "--timeout", "3m")
-    control_plane.kubectl("-n", NAMESPACE, "delete", "pods", "-l", TEST_PODS)
 
 
 # A test that fails has waited for a minute: by one Helm.
