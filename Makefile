@@ -9,9 +9,10 @@ READY := .venv/.ready
 DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
 TEST_BINARIES := $(DEMO_BINARIES) kubelet helm helm4 base-image
 TESTS_FAST := tests/unit
-# Tests against a cluster wait for most of their time: three times as many at once as processors. In the
-# order of the files: xdist would begin with those of many tests, and end with all engines at once.
-WAITERS := 6
+# Tests against a cluster wait for half of their time: more at once than there are processors, but not
+# so many that an engine among them serves too few requests to be judged. In the order of the files:
+# xdist would begin with those of many tests, and end with all engines at once.
+WAITERS := 5
 
 .DEFAULT_GOAL := help
 .PHONY: help ready demo test test-fast test-long bench lint docs pictures format generate snapshots constraints clean

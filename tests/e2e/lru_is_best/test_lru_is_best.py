@@ -48,7 +48,8 @@ def test_where_lru_is_best_nothing_changes(
         stack.wait_for(f"regime {regime}", lambda: _regime(stack, name) == regime, pace.patience)
         ticks = stack.ticks(name)
         stack.wait_for("ten ticks", lambda: stack.ticks(name) >= ticks + 10, 120)
-        assert _regime(stack, name) == regime
+        # Between them a busy machine may have served too few: Unknown for a moment.
+        stack.wait_for("the same", lambda: _regime(stack, name) == regime, pace.patience)
     writes = stack.operator_writes()[before:]
     assert "configmaps" not in {write["objectRef"]["resource"] for write in writes}
     assert stack.document() is None
