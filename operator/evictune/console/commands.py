@@ -18,7 +18,7 @@ from evictune.console.refusals import RefusedError, UsageError
 def carry_out(options: Namespace, program: str) -> int:
     """The exit code of a parsed command line; errors become one line on standard error."""
     try:
-        COMMANDS[options.command](options)
+        WITHOUT_A_CLUSTER.get(options.command, _ask_cluster)(options)
     except UsageError as error:
         return _complain(program, error, 2)
     except RefusedError as error:
@@ -90,10 +90,7 @@ def _completion(options: Namespace) -> None:
     print(script(options.shell))
 
 
-COMMANDS: dict[str, Callable[[Any], None]] = {
-    **dict.fromkeys(
-        ("explain", "history", "diff", "suspend", "resume", "check", "run"), _ask_cluster
-    ),
+WITHOUT_A_CLUSTER: dict[str, Callable[[Any], None]] = {
     "wire": _wire,
     "dashboards": _dashboards,
     "crd": _crd,
