@@ -2,7 +2,7 @@
 
 It shows itself from the process that holds the scheduler, one series for each engine rank; what
 does not show there is not in force, whatever another process logs. With a real vLLM and two ranks:
-tests/integration/test_plugin_ranks.py; unknown versions: test_plugin_mutations.py.
+tests/long/test_plugin_ranks.py; unknown versions: test_plugin_mutations.py.
 """
 
 from __future__ import annotations
