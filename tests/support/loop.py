@@ -89,9 +89,13 @@ def applied(stack: Stack) -> dict[str, Any]:
 
 
 def in_force(stack: Stack) -> bool:
-    """Whether the engine has what status says was applied, and status says that it has."""
+    """Whether the engine has what status says was applied, and status says that it has.
+
+    A document that was taken away a moment ago is in force no longer, though the engine does not
+    know it yet.
+    """
     wanted = applied(stack)
-    if "xiTokens" not in wanted.get("values", {}):
+    if "xiTokens" not in wanted.get("values", {}) or stack.document() is None:
         return False
     shown = stack.engine.in_force()
     expected = InForce("t-lru", wanted["values"]["xiTokens"], wanted["revision"])
@@ -108,6 +112,7 @@ def ensure_in_force(stack: Stack, pace: Pace) -> None:
     if stack.objects().find("evp", POLICY) and frozen(stack):
         return
     stack.apply_policy(policy(POLICY, "Auto", pace))
+    stack.patch_policy(POLICY, {"suspend": False})
     with BackgroundLoad(stack.engine.url, MIX):
         stack.wait_for("a xi in force, and kept", lambda: frozen(stack), pace.patience)
 
