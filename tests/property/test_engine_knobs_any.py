@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from evictune_policies.engine.knobs import MAX_TOKENS, Document, DocumentRefusedError, parse
+from evictune_policies.engine.knobs import (
+    MAX_DRAIN_SECONDS,
+    MAX_FRACTION,
+    MAX_TOKENS,
+    MIN_FRACTION,
+    Document,
+    DocumentRefusedError,
+    parse,
+)
 from evictune_policies.engine.source import FILE_NAME, KnobSource, Wanted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +34,9 @@ knobs = st.fixed_dictionaries(
         "policy": st.sampled_from(["lru", "t-lru"]) | leaves,
         "xiTokens": tokens,
         "qHatTokens": tokens,
+        "gpuMemoryUtilization": st.floats() | leaves,
+        "restart": st.text(max_size=3) | leaves,
+        "drainSeconds": st.floats() | leaves,
     },
 )
 documents = st.fixed_dictionaries(
@@ -56,6 +67,10 @@ def _is_valid(document: Document) -> None:
     for count in (document.knobs.xi_tokens, document.knobs.q_hat_tokens):
         assert (count is None) == (document.knobs.policy == "lru")
         assert count is None or 0 <= count <= MAX_TOKENS
+    memory = document.memory
+    assert memory.fraction is None or MIN_FRACTION <= memory.fraction <= MAX_FRACTION
+    assert memory.restart is None or memory.restart
+    assert 0 <= memory.drain_seconds <= MAX_DRAIN_SECONDS
 
 
 @given(documents)

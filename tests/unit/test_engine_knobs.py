@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from evictune_policies.engine.knobs import (
     MAX_BYTES,
+    MAX_FRACTION,
     MAX_TOKENS,
+    MIN_FRACTION,
     DocumentRefusedError,
     Knobs,
+    Memory,
     parse,
 )
 
@@ -46,6 +49,21 @@ def test_own_entry_replaces_the_default_whole() -> None:
 
 def test_unknown_fields_are_left_to_newer_readers() -> None:
     assert parse(document(decision="d-17", default={**TLRU, "later": 1}), "p").revision == 7
+
+
+def test_the_own_entry_says_what_memory_and_which_restart() -> None:
+    default = {**TLRU, "gpuMemoryUtilization": 0.9}
+    own = {"policy": "lru", "gpuMemoryUtilization": 0.85, "restart": "d-17.a", "drainSeconds": 9}
+    text = document(default=default, pods={"chat-0": own, "chat-1": {"policy": "lru"}})
+    assert parse(text, "chat-0").memory == Memory(0.85, "d-17.a", 9.0)
+    assert parse(text, "chat-1").memory == Memory(None, None)
+    assert parse(text, "chat-2").memory == Memory(0.9, None)
+
+
+@pytest.mark.parametrize("fraction", [MIN_FRACTION, MAX_FRACTION])
+def test_the_bounds_of_the_fraction_belong_to_it(fraction: float) -> None:
+    default = {**TLRU, "gpuMemoryUtilization": fraction}
+    assert parse(document(default=default), "p").memory.fraction == fraction
 
 
 @pytest.mark.parametrize("expires", ["2026-11-29T13:00:00+01:00", "2026-11-29T12:00:00.000Z"])
@@ -91,6 +109,35 @@ REFUSED = {
         document(pods={"other": {"policy": "t-lru"}}), "Malformed", "pods.other.xiTokens",
     ),
     "pods a list": (document(pods=["p"]), "Malformed", "pods is"),
+    "a fraction as text": (
+        document(default={**TLRU, "gpuMemoryUtilization": "0.9"}),
+        "Malformed", "default.gpuMemoryUtilization is '0.9', want a share of the memory",
+    ),
+    "a fraction true": (
+        document(default={**TLRU, "gpuMemoryUtilization": True}), "Malformed", "is True",
+    ),
+    "a fraction in percent": (
+        document(default={**TLRU, "gpuMemoryUtilization": 90}),
+        "OutOfRange", "default.gpuMemoryUtilization is 90, want 0.05 to 0.97",
+    ),
+    "a fraction too low": (
+        document(pods={"p": {**TLRU, "gpuMemoryUtilization": 0.049}}),
+        "OutOfRange", "pods.p.gpuMemoryUtilization is 0.049",
+    ),
+    "a fraction that is no number": (
+        document(default={**TLRU, "gpuMemoryUtilization": float("nan")}), "OutOfRange", "is nan",
+    ),
+    "a restart of all": (
+        document(default={**TLRU, "restart": "d-1"}), "Malformed", "one pod at a time",
+    ),
+    "a restart without a word": (
+        document(pods={"p": {**TLRU, "restart": ""}}), "Malformed", "pods.p.restart is ''",
+    ),
+    "a restart by number": (document(pods={"p": {**TLRU, "restart": 7}}), "Malformed", "is 7"),
+    "a restart that never ends": (
+        document(pods={"p": {**TLRU, "drainSeconds": 1e9}}),
+        "OutOfRange", "pods.p.drainSeconds is 1000000000.0, want 0 to 3600",
+    ),
 }  # fmt: skip
 
 

@@ -6,13 +6,15 @@ Pure: no file, no clock, no vLLM. The document is JSON::
      "revision": 7,
      "expires": "2026-11-29T12:00:00Z",
      "default": {"policy": "t-lru", "xiTokens": 512, "qHatTokens": 200},
-     "pods": {"chat-8b-0": {"policy": "lru"}}}
+     "pods": {"chat-8b-0": {"policy": "lru", "gpuMemoryUtilization": 0.9,
+                            "restart": "d-17", "drainSeconds": 60}}}
 
 It is valid or refused as a whole, entries of other pods included, so that all engines that read
 the same document agree on it. Fields it does not know are ignored: a newer operator may send them.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeGuard
@@ -20,6 +22,10 @@ from typing import Any, Literal, NoReturn, TypeGuard
 SCHEMA = "evictune.io/knobs/v1"
 MAX_TOKENS = 10_000_000
 MAX_BYTES = 1 << 20
+# Whatever a document says: less than this starts no engine, more leaves nothing to its neighbours.
+MIN_FRACTION, MAX_FRACTION = 0.05, 0.97
+DRAIN_SECONDS, MAX_DRAIN_SECONDS = 120.0, 3600
+_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 Policy = Literal["lru", "t-lru"]
 
@@ -49,6 +55,21 @@ STOCK = Knobs()
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What one pod's next start is to take, and whether it is to come about now.
+
+    Attributes:
+        fraction: gpu_memory_utilization of the next start; None: as the manifest has it.
+        restart: A word that asks for one restart, ever; None: nothing is asked.
+        drain_seconds: How long requests in flight may hold a restart up.
+    """
+
+    fraction: float | None = None
+    restart: str | None = None
+    drain_seconds: float = DRAIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A valid knob document, reduced to one pod.
 
@@ -60,6 +81,7 @@ class Document:
     revision: int
     expires: float
     knobs: Knobs
+    memory: Memory = Memory()
 
 
 def parse(text: bytes, pod: str) -> Document:
@@ -77,12 +99,17 @@ def parse(text: bytes, pod: str) -> Document:
     if not _is_integer(revision) or revision < 1:
         _malformed("revision", revision, "an integer of at least 1")
     expires = _timestamp(document.get("expires"))
-    default = _knobs("default", document.get("default"))
+    default = document.get("default")
+    entry = _knobs("default", default), _memory("default", default)
+    if entry[1].restart is not None:
+        _malformed("default.restart", entry[1].restart, "it under pods: one pod at a time restarts")
     pods = document.get("pods", {})
     if not isinstance(pods, dict):
         _malformed("pods", pods, "an object keyed by pod name")
-    overrides = {name: _knobs(f"pods.{name}", value) for name, value in pods.items()}
-    return Document(revision, expires, overrides.get(pod, default))
+    for name, value in pods.items():
+        own = _knobs(f"pods.{name}", value), _memory(f"pods.{name}", value)
+        entry = own if name == pod else entry
+    return Document(revision, expires, *entry)
 
 
 def _load(text: bytes) -> dict[str, Any]:
@@ -126,6 +153,35 @@ def _tokens(parent: str, name: str, value: object) -> int:
             "OutOfRange", f"{field} is {_short(value)}, want 0 to {MAX_TOKENS} tokens"
         )
     return value
+
+
+def _memory(field: str, entry: Any) -> Memory:
+    """Of an entry that is an object, which the knobs have made sure of."""
+    fraction = _number(
+        f"{field}.gpuMemoryUtilization", entry.get("gpuMemoryUtilization"),
+        "a share of the memory such as 0.9", MIN_FRACTION, MAX_FRACTION,
+    )  # fmt: skip
+    drain = _number(
+        f"{field}.drainSeconds", entry.get("drainSeconds"),
+        "a number of seconds such as 120", 0, MAX_DRAIN_SECONDS,
+    )  # fmt: skip
+    restart = entry.get("restart")
+    if restart is not None and not (isinstance(restart, str) and _TOKEN.fullmatch(restart)):
+        _malformed(f"{field}.restart", restart, "1 to 63 letters, digits, dots, dashes")
+    return Memory(fraction, restart, DRAIN_SECONDS if drain is None else drain)
+
+
+def _number(field: str, value: object, wanted: str, low: float, high: float) -> float | None:
+    """A number in its bounds, or None for none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _malformed(field, value, wanted)
+    if not low <= value <= high:  # nor is it NaN
+        raise DocumentRefusedError(
+            "OutOfRange", f"{field} is {_short(value)}, want {low} to {high}: {wanted}"
+        )
+    return float(value)
 
 
 def _timestamp(value: object) -> float:
