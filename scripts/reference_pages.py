@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from evictune.console.page import command_sections
+from evictune_policies.engine.memory import Attempt, Record
+from evictune_policies.engine.memory_series import Begun, memory_families
 from evictune_policies.engine.metrics import Report, families
 from evictune_policies.replay.console.cli import make_parser
 
@@ -76,7 +78,10 @@ def _series() -> Iterator[str]:
     )
     yield "| series | type | labels | meaning |"
     yield "| --- | --- | --- | --- |"
-    for family in families([everything]):
+    of_pod = memory_families(
+        Begun(0.9, 0.85), Record(Attempt(1, 0.85, "trying"), restarted=("d-1",))
+    )
+    for family in [*families([everything]), *of_pod]:
         names = dict.fromkeys(sample.name for sample in family.samples)
         labels = ", ".join(family.samples[0].labels)
         shown = ", ".join(f"`{name}`" for name in names)

@@ -48,7 +48,7 @@ class EngineProcess:
     Args:
         directory: For the log and the knobs.
         host: A loopback address that nothing else uses.
-        blocks: KV blocks the engine has.
+        blocks: KV blocks the engine has; None: as many as its share of the memory holds.
         arguments: Further arguments of the server.
         environment: Further environment variables.
     """
@@ -57,7 +57,7 @@ class EngineProcess:
         self,
         directory: Path,
         host: str,
-        blocks: int = 80,
+        blocks: int | None = 80,
         arguments: Sequence[str] = (),
         environment: dict[str, str] | None = None,
     ) -> None:
@@ -77,15 +77,16 @@ class EngineProcess:
         self._command = self._server_command(blocks, arguments)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _server_command(self, blocks: int, arguments: Sequence[str]) -> list[str]:
+    def _server_command(self, blocks: int | None, arguments: Sequence[str]) -> list[str]:
         host, port = self.address.split(":")
         command = f"""
             -m vllm.entrypoints.openai.api_server --served-model-name tiny --host {host}
             --port {port} --dtype float32 --max-model-len 2048 --enforce-eager
-            --enable-prefix-caching --block-size {BLOCK_TOKENS} --kv-cache-memory-bytes 16M
-            --num-gpu-blocks-override {blocks} --max-num-seqs 8 --max-num-batched-tokens 2048
-            --enable-prompt-tokens-details
+            --enable-prefix-caching --block-size {BLOCK_TOKENS} --max-num-seqs 8
+            --max-num-batched-tokens 2048 --enable-prompt-tokens-details
         """.split()
+        if blocks is not None:
+            command += ["--kv-cache-memory-bytes", "16M", "--num-gpu-blocks-override", str(blocks)]
         return [sys.executable, *command, "--model", str(cached_model(SMALL)), *arguments]
 
     def start(self) -> None:

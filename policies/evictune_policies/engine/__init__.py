@@ -1,4 +1,4 @@
-"""A vLLM general plugin that chooses which cached KV blocks are evicted first.
+"""A vLLM general plugin: which cached KV blocks are evicted first, and how many there are.
 
 vLLM calls :func:`register` in every process that loads general plugins. See
 ``docs/reference/plugin.md``.
@@ -17,4 +17,12 @@ def register() -> None:
         # Whatever the plugin does not expect of this vLLM or this installation, the engine starts.
         logging.getLogger("vllm.evictune").exception(
             "The evictune plugin cannot be loaded; staying with stock LRU"
+        )
+    try:
+        from evictune_policies.engine import start
+
+        start.hook()
+    except Exception:  # the same
+        logging.getLogger("vllm.evictune").exception(
+            "The memory fraction stays the manifest's: the evictune plugin cannot see to it"
         )

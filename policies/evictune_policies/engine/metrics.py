@@ -201,15 +201,21 @@ class MetricsPort(Collector):
         address: ``HOST:PORT`` to serve ``/metrics`` on.
         report: Returns this rank's report; called from other threads.
         directory: Shared by all ranks of the pod.
+        of_pod: The series that are the pod's and no rank's.
     """
 
     def __init__(
-        self, address: str, report: Callable[[], Report], directory: ReportDirectory
+        self,
+        address: str,
+        report: Callable[[], Report],
+        directory: ReportDirectory,
+        of_pod: Callable[[], list[Metric]] = list,
     ) -> None:
         self._host, self._port = parse_address(address)
         self._address = address
         self._report = report
         self._directory = directory
+        self._of_pod = of_pod
         self._told: set[str] = set()
         self.serving = False
 
@@ -239,7 +245,7 @@ class MetricsPort(Collector):
         reports: dict[str, Report] = {}
         for report in (self._report(), *self._directory.others()):
             reports.setdefault(report.engine, report)
-        return families(reports.values())
+        return [*families(reports.values()), *self._of_pod()]
 
     def _tell(self, trouble: str) -> None:
         """Log a lasting trouble once."""

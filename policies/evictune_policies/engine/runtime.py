@@ -13,26 +13,25 @@ A change is reported as in force only after the scheduler's thread has applied i
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import wraps
-from pathlib import Path
+from functools import partial, wraps
 from typing import Any
 
 from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCoreProc
 
 from evictune_policies.engine.internals import ineligibility
+from evictune_policies.engine.memory_series import families_in
 from evictune_policies.engine.metrics import (
     MetricsPort,
     Report,
     ReportDirectory,
     SettingError,
 )
-from evictune_policies.engine.source import KnobSource, Wanted
+from evictune_policies.engine.source import KnobSource, Wanted, place_and_pod
 from evictune_policies.engine.tlru import TailOptimizedLRU
 
 logger = logging.getLogger("vllm.evictune")
@@ -55,14 +54,14 @@ class EngineRuntime:
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        pod = environ.get("EVICTUNE_POD_NAME") or socket.gethostname()
+        directory, pod = place_and_pod(environ)
         address = environ.get("EVICTUNE_METRICS_ADDRESS") or "0.0.0.0:9410"
-        directory = Path(environ.get("EVICTUNE_KNOBS_DIR") or "/etc/evictune/knobs")
         self._core = core
         self._clock = clock
         self._engine = str(core.engine_index)
         self._source = KnobSource(directory, pod)
-        self._port = MetricsPort(address, self.report, ReportDirectory(f"{address} {pod}"))
+        reports = ReportDirectory(f"{address} {pod}")
+        self._port = MetricsPort(address, self.report, reports, partial(families_in, environ))
         self._policy: TailOptimizedLRU | None = None
         self._offered = self._in_force = Wanted()
         self._slot: deque[Wanted] = deque(maxlen=1)

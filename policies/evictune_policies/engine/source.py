@@ -5,8 +5,10 @@ that link atomically; an optional ConfigMap that is deleted leaves the directory
 file, nothing wanted. A stat per poll tells whether there is something new to read.
 """
 
+import socket
 import stat
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,12 @@ class Refusal:
 
     reason: str
     message: str
+
+
+def place_and_pod(environ: Mapping[str, str]) -> tuple[Path, str]:
+    """Where this process finds its knob document, and as which pod it reads it."""
+    directory = Path(environ.get("EVICTUNE_KNOBS_DIR") or "/etc/evictune/knobs")
+    return directory, environ.get("EVICTUNE_POD_NAME") or socket.gethostname()
 
 
 class KnobSource:
@@ -74,6 +82,11 @@ class KnobSource:
             if refusal != self.refusal:
                 self._refuse(refusal.reason, refusal.message)
         return self._in_force(now)
+
+    @property
+    def document(self) -> Document | None:
+        """The last valid document, also past its expiry, or when what is there now is refused."""
+        return self._document
 
     def _look(self) -> None:
         """Take over the document if the file is not the one seen last."""
