@@ -20,12 +20,18 @@ from evictune.observe.containers import ContainerError, find_engine
 KINDS = ("Deployment", "StatefulSet")
 KNOBS_DIR = "/etc/evictune/knobs"
 PLUGIN_DIR = "/opt/evictune/plugin"
+STATE_DIR = "/var/lib/evictune"
 METRICS_PORT = 9410
 _KNOBS_VOLUME = "evictune-knobs"
 _PLUGIN_VOLUME = "evictune-plugin"
+_STATE_VOLUME = "evictune-state"
 _COPY_DIR = "/evictune-plugin"
 _PORT_NAME = "evictune"
-_OUR_MOUNTS = {KNOBS_DIR: _KNOBS_VOLUME, PLUGIN_DIR: _PLUGIN_VOLUME}
+_OUR_MOUNTS = {
+    KNOBS_DIR: _KNOBS_VOLUME,
+    PLUGIN_DIR: _PLUGIN_VOLUME,
+    STATE_DIR: _STATE_VOLUME,
+}
 # By which field the items of a list that wiring may change are told apart.
 _KEYS = {
     "volumes": "name",
@@ -45,10 +51,17 @@ class WiringError(ValueError):
 
 @dataclass(frozen=True)
 class Wiring:
-    """plugin_image: copied in by an init container; None: the engine's image has the plugin."""
+    """How a workload is to be wired.
+
+    Attributes:
+        plugin_image: Copied in by an init container; None: the engine's image has the plugin.
+        container: The engine's, where it is not obvious.
+        memory: With the folder that a change of the memory fraction needs.
+    """
 
     plugin_image: str | None = None
     container: str | None = None
+    memory: bool = False
 
 
 def wire(text: str, wiring: Wiring) -> str:
@@ -172,6 +185,8 @@ def _wire_workload(chunk: str, document: Object, wiring: Wiring) -> str:
     pod = _pod_spec(document, what)
     container = _engine(pod, wiring, what)
     _add_knobs(pod, container, config_map_name(document["kind"], name))
+    if wiring.memory:
+        _add_state(pod, container)
     if wiring.plugin_image:
         _add_plugin(pod, container, wiring.plugin_image, what)
     if yaml.safe_dump(document) == before:
@@ -260,6 +275,13 @@ def _add_knobs(pod: Object, container: Object, config_map: str) -> None:
     # A port of this number keeps its name: a Service may refer to it.
     if all(port["containerPort"] != METRICS_PORT for port in ports):
         ports.append({"name": _PORT_NAME, "containerPort": METRICS_PORT})
+
+
+def _add_state(pod: Object, container: Object) -> None:
+    """The folder that outlives the container, where the plugin writes what it is about to try."""
+    _upsert(list_in(pod, "volumes"), "name", {"name": _STATE_VOLUME, "emptyDir": {}})
+    mount = {"name": _STATE_VOLUME, "mountPath": STATE_DIR}
+    _upsert(list_in(container, "volumeMounts"), "mountPath", mount)
 
 
 def _add_plugin(pod: Object, container: Object, image: str, what: str) -> None:

@@ -103,12 +103,13 @@ def component(directory: Path) -> str:
     return os.path.relpath(COMPONENT, directory)
 
 
-def wired_by_kustomize(directory: Path, manifest: str) -> list[Object]:
-    """A manifest with the component and the plugin's image."""
+def wired_by_kustomize(directory: Path, manifest: str, memory: bool = False) -> list[Object]:
+    """A manifest with the component, or both, and the plugin's image."""
     (directory / "workload.yaml").write_text(manifest)
-    made = layer(
-        directory, resources=["workload.yaml"], components=[component(directory)], images=IMAGES
-    )
+    components = [component(directory)]
+    if memory:
+        components.append(f"{component(directory)}/memory")
+    made = layer(directory, resources=["workload.yaml"], components=components, images=IMAGES)
     return kustomize(made)
 
 
@@ -127,12 +128,15 @@ def unordered(value: Any) -> Any:
     return found
 
 
+@pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 @pytest.mark.parametrize("manifest", [PLAIN, FULL])
-def test_the_component_does_what_the_command_does(tmp_path: Path, kind: str, manifest: str) -> None:
+def test_the_component_does_what_the_command_does(
+    tmp_path: Path, kind: str, manifest: str, memory: bool
+) -> None:
     text = manifest.replace("kind: Deployment", f"kind: {kind}")
-    (made,) = wired_by_kustomize(tmp_path, text)
-    by_command = yaml.safe_load(wire(text, Wiring(IMAGE)))
+    (made,) = wired_by_kustomize(tmp_path, text, memory)
+    by_command = yaml.safe_load(wire(text, Wiring(IMAGE, memory=memory)))
     # Both let the plugin be copied; only the order among the init containers differs.
     for each in (made, by_command):
         each["spec"]["template"]["spec"]["initContainers"].sort(key=lambda item: item["name"])

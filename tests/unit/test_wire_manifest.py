@@ -136,6 +136,16 @@ def test_another_plugin_image_replaces_the_one_before() -> None:
     assert [each["image"] for each in pod_of(wired)["initContainers"]] == ["other:2"]
 
 
+def test_memory_adds_a_folder_that_outlives_the_container() -> None:
+    wired = wire(MANIFEST, Wiring(memory=True))
+    assert {"name": "evictune-state", "emptyDir": {}} in pod_of(wired)["volumes"]
+    mount = {"name": "evictune-state", "mountPath": "/var/lib/evictune"}
+    assert mount in container_of(wired)["volumeMounts"]
+    assert container_of(wired, "route") == container_of(MANIFEST, "route")
+    assert wire(wired, Wiring()) == wired, "it stays when it is not asked for again"
+    assert "evictune-state" not in wire(MANIFEST, Wiring())
+
+
 def test_a_stateful_set_has_its_own_config_map() -> None:
     wired = wire(MANIFEST.replace("kind: Deployment", "kind: StatefulSet"), Wiring())
     assert pod_of(wired)["volumes"][0]["configMap"]["name"] == "evictune-knobs-statefulset-chat-8b"
@@ -317,6 +327,21 @@ def test_check_names_all_that_is_missing() -> None:
         ]
     }
     assert check(wire(MANIFEST, Wiring(IMAGE)), Wiring(IMAGE)) == {"Deployment chat-8b": []}
+
+
+def test_check_names_the_folder_that_memory_needs() -> None:
+    wired = wire(MANIFEST, Wiring())
+    assert check(wired, Wiring(memory=True)) == {
+        "Deployment chat-8b": [
+            "containers[vllm].volumeMounts[/var/lib/evictune] is missing",
+            "volumes[evictune-state] is missing",
+        ]
+    }
+    both = wire(wired, Wiring(memory=True))
+    assert check(both, Wiring(memory=True)) == {"Deployment chat-8b": []}
+    own = both.replace("emptyDir: {}", "emptyDir: {sizeLimit: 1Mi}")
+    assert own != both
+    assert check(own, Wiring(memory=True)) == {"Deployment chat-8b": []}
 
 
 def running() -> Any:

@@ -58,7 +58,7 @@ def _wire(options: Namespace) -> None:
     text = text_of(options.file)
     if options.plugin_image is not None and not options.plugin_image.strip():
         raise UsageError("--plugin-image is empty: name the image that holds the plugin")
-    wiring = Wiring(options.plugin_image, options.container)
+    wiring = Wiring(options.plugin_image, options.container, options.memory)
     try:
         if options.check:
             _report(check(text, wiring))

@@ -175,6 +175,11 @@ def _wire(commands: _Commands) -> None:
     )
     wired.add_argument("--container", metavar="NAME", help="the engine, where it is not obvious")
     wired.add_argument(
+        "--memory",
+        action="store_true",
+        help="with the folder (an emptyDir) that a change of the memory fraction needs",
+    )
+    wired.add_argument(
         "--check",
         action="store_true",
         help="print no manifest: say what it lacks, and exit with 1 if that is anything",
