@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from evictune_policies.engine.traffic import Traffic
 from fastapi import FastAPI
 from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
 from vllm.usage.usage_lib import UsageContext
+from vllm.utils import system_utils
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -216,6 +218,35 @@ def test_not_ready_is_what_vllms_route_for_probes_makes_of_it(
     traffic.leaving = True
     with pytest.raises(EngineDeadError):
         asyncio.run(AsyncLLM.check_health(client))
+
+
+def test_the_process_ends_as_a_person_would_end_it_then_by_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    calls: list[object] = []
+    monkeypatch.setattr(start.time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "kill", lambda pid, number: calls.append((pid, number)))
+    monkeypatch.setattr(os, "_exit", lambda code: calls.append(code))
+    monkeypatch.setattr(system_utils, "kill_process_tree", lambda pid: calls.append(pid))
+    end = start._ending(60)
+    for passed in (0, 30, 30):
+        now += passed
+        end()
+    assert calls == [(os.getpid(), signal.SIGTERM)]
+    now += 1
+    end()
+    assert calls[1:] == [os.getpid(), 1]
+
+
+def test_a_second_configuration_of_the_process_is_no_second_start(
+    environment: Path, tmp_path: Path
+) -> None:
+    put(tmp_path, 0.85)
+    wrapped = start._with_fraction(lambda args, usage, headless: args.gpu_memory_utilization)
+    assert [wrapped(arguments(), SERVER) for _ in range(3)] == [0.85] * 3
+    other = AsyncEngineArgs(model=str(cached_model(SMALL)), gpu_memory_utilization=0.3)
+    assert wrapped(other, SERVER) == 0.3, "another engine's"
 
 
 def test_loading_the_plugin_twice_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,11 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from evictune_policies.engine import guard
 from evictune_policies.engine.guard import Guard
 from evictune_policies.engine.memory import Attempt, Record
 from evictune_policies.engine.source import KnobSource
@@ -144,6 +146,41 @@ def test_the_start_of_the_application_starts_the_guard(stage: Stage) -> None:
     stage.request(scope={"type": "lifespan"})
     assert stage.started == 1
     assert stage.traffic.served_seconds is None
+
+
+def test_it_watches_once_however_often_the_application_starts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[dict[str, Any]] = []
+
+    def thread(**made: Any) -> Any:
+        threads.append(made)
+        return SimpleNamespace(start=lambda: None)
+
+    monkeypatch.setattr(guard.threading, "Thread", thread)
+    for _ in range(3):
+        stage.guard.start()
+    assert [(made["name"], made["daemon"]) for made in threads] == [("evictune-memory", True)]
+
+
+def test_whatever_goes_wrong_it_watches_on_and_says_so_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[str] = []
+
+    def broken() -> None:
+        looks.append("look")
+        raise RuntimeError("a bug of ours")
+
+    def sleep(seconds: float) -> None:
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage.guard, "tick", broken)
+    monkeypatch.setattr(guard.time, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        stage.guard._watch()
+    assert caplog.text.count("The plugin's guard failed") == 1
 
 
 def test_a_restart_is_on_record_then_not_ready_then_the_end(stage: Stage) -> None:
