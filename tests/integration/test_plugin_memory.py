@@ -198,7 +198,7 @@ def test_one_that_dies_before_it_is_confirmed_is_not_tried_again(
     assert 0 < pod.blocks()[1] < first_blocks
     assert pod.complete([5] * 40).text
     pod.kill_core()
-    assert pod.wait() != 0
+    pod.wait()  # its code says nothing: vLLM ends with 0 here
     pod.start()
     assert pod.blocks()[0] == str(MANIFEST)
     assert pod.attempt() == ("dropped", "0.12", "4", "Dropped")
