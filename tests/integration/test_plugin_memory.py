@@ -29,6 +29,8 @@ MANIFEST = 0.10
 CONFIRM_SECONDS = 4
 NOT_READY_SECONDS = 5
 
+pytestmark = pytest.mark.timeout(1800)  # up to three starts a test, each minutes on a busy machine
+
 
 class Pod(EngineProcess):
     """An engine behind a shell, as many manifests have it."""
