@@ -18,7 +18,7 @@ from evictune_policies.engine.state import StateFolder
 from evictune_policies.engine.traffic import Message, Receive, Send, Traffic
 
 TRYING = Record(Attempt(7, 0.85, "trying"))
-POST = {"type": "http", "method": "POST"}
+POST = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
 
 
 class Stage:
@@ -106,8 +106,19 @@ def test_time_alone_does_not_confirm(stage: Stage) -> None:
     assert stage.folder.read() == TRYING
 
 
-@pytest.mark.parametrize("scope", [{"type": "http", "method": "GET"}, {**POST, "evictune": True}])
-def test_probes_and_what_is_counted_already_do_not_confirm(stage: Stage, scope: Message) -> None:
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {**POST, "method": "GET"},
+        {**POST, "evictune": True},
+        {**POST, "path": "/tokenize"},
+        {**POST, "path": "/v1/chat/completions/render"},
+        {**POST, "path": "/ping"},
+        {"type": "websocket", "path": "/v1/realtime"},
+    ],
+    ids=["a look", "counted already", "tokenizing", "rendering", "a probe", "a websocket"],
+)
+def test_what_the_model_does_not_answer_does_not_confirm(stage: Stage, scope: Message) -> None:
     for now in (0, 300):
         stage.now = now
         stage.request(scope=scope)

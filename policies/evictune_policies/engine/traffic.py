@@ -17,6 +17,12 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Message, Receive, Send], Awaitable[None]]
 
 _SEEN = "evictune"
+# Last parts of the paths that the model answers. Others (tokenize, render, cancel, ping) are answered
+# without it: they would vouch for an engine that hangs.
+_MODEL = frozenset(
+    "batch classify completions embed embeddings generate generative_scoring invocations messages "
+    "pooling rerank responses score transcriptions translations".split()
+)
 _LOOKS = ("GET", "HEAD", "OPTIONS")  # probes, scrapes and pages hold no KV block
 
 
@@ -29,8 +35,8 @@ class Traffic:
 
     Attributes:
         in_flight: Requests whose answers are not sent to the end.
-        served_seconds: Time between the first and the last complete answer without an error; None
-            while there is none.
+        served_seconds: Time between the first and the last complete answer of the model; None while
+            there is none.
         leaving: Set while the engine is being ended on request.
     """
 
@@ -63,12 +69,13 @@ class Traffic:
     async def _request(
         self, stock: Application, app: Any, scope: Message, receive: Receive, send: Send
     ) -> None:
+        by_model = scope.get("path", "").rpartition("/")[2] in _MODEL
         good = False
 
         async def watched(message: Message) -> None:
             nonlocal good
             if message["type"] == "http.response.start":
-                good = message["status"] < 400
+                good = by_model and message["status"] < 400
                 if self.leaving:
                     closing = (b"connection", b"close")
                     message = {**message, "headers": [*message.get("headers", ()), closing]}
