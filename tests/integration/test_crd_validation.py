@@ -107,6 +107,17 @@ REFUSED = [
     ("behavior.settle", "-5s", "settle", "-5s"),
     ("behavior.tolerance", "1.2", "tolerance", "use 0 to 1"),
     ("behavior.knobTTL", "1m", "knobTTL", "three times interval"),
+    ("knobs.gpuMemoryUtilization", {"min": "0.8", "max": "1.0"}, "max", "use 0.05 to 0.95"),
+    ("knobs.gpuMemoryUtilization", {"min": "0.01", "max": "0.9"}, "min", "use 0.05 to 0.95"),
+    ("knobs.gpuMemoryUtilization", {"min": "0.9", "max": "0.8"}, "min", "lower min or raise max"),
+    ("behavior.disruption.policy", "Yes", "policy", '"Never", "WhenRedundant", "Allow"'),
+    (
+        "behavior.disruption",
+        {"policy": "WhenRedundant", "minReady": 0},
+        "minReady",
+        "set policy to Allow",
+    ),
+    ("behavior.disruption.windows", [{"cron": "daily", "duration": "1h"}], "cron", "daily"),
     ("metrics.source", "http://elsewhere", "metrics.source", "http://elsewhere"),
     ("metrics.url", "http://elsewhere", "metrics.url", "unknown field"),
 ]

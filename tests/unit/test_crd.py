@@ -74,6 +74,7 @@ def test_defaults_stand_in_the_schema() -> None:
     assert FIELDS[".spec.mode"]["default"] == "Recommend"
     assert FIELDS[".spec.behavior"]["default"] == {
         "interval": "30s", "settle": "5m", "cooldown": "10m", "tolerance": "0.10", "knobTTL": "1h",
+        "disruption": {"policy": "Never", "maxPerDay": 2, "drainTimeout": "2m"},
     }  # fmt: skip
     assert FIELDS[".spec.slo.ttft.minRequests"]["default"] == 300
 

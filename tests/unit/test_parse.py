@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from evictune.api.disruption import DisruptionPolicy, DisruptionWindow, FractionRange
 from evictune.api.parse import parse_policy
 from evictune.api.policy import Behavior, Mode
 from evictune.api.quantity import FieldError
@@ -45,6 +46,38 @@ def test_what_is_left_out_has_its_default() -> None:
     assert (spec.slo.ttft.window, spec.slo.ttft.min_requests) == (600.0, 300)
 
 
+FRACTION = "spec.knobs.gpuMemoryUtilization"
+DISRUPTION = "spec.behavior.disruption"
+WINDOW = {"cron": "0 2 * * 1-5", "duration": "3h", "timeZone": "Europe/Berlin"}
+
+
+def _fractions(**fields: Any) -> dict[str, Any]:
+    bounds = {"min": "0.80", "max": "0.94", **fields}
+    return {"knobs": {"gpuMemoryUtilization": bounds}}
+
+
+def _disruption(**fields: Any) -> dict[str, Any]:
+    return {"behavior": {"disruption": fields}}
+
+
+def _window(**fields: Any) -> dict[str, Any]:
+    return _disruption(windows=[WINDOW | fields])
+
+
+def test_the_fraction_and_what_it_may_cost_arrive() -> None:
+    spec = make_policy(
+        **_fractions(),
+        behavior={"disruption": {"policy": "Allow", "minReady": 1, "windows": [WINDOW]}},
+    ).spec
+    bounds, disruption = spec.knobs.gpu_memory_utilization, spec.behavior.disruption
+    assert bounds == FractionRange(Decimal("0.80"), Decimal("0.94"), Decimal("0.02"))
+    assert disruption.windows == (DisruptionWindow("0 2 * * 1-5", 10800.0, "Europe/Berlin"),)
+    assert (disruption.max_per_day, disruption.drain_timeout) == (2, 120.0)
+    assert disruption.least_ready == 1
+    assert make_policy(**_disruption(policy="Allow")).spec.behavior.disruption.least_ready == 0
+    assert make_policy().spec.behavior.disruption.policy is DisruptionPolicy.NEVER
+
+
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("spec.slo.ttft.quantile", {"slo": {"ttft": {"quantile": "1.5"}}}, "1.5", "strictly between"),
     ("spec.slo.ttft.quantile", {"slo": {"ttft": {"quantile": "0"}}}, "0", "strictly between"),
@@ -74,6 +107,30 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "0",
         "xi 0 is stock LRU",
     ),
+    (f"{FRACTION}.max", _fractions(max="1.0"), "1.0", "use 0.05 to 0.95"),
+    (f"{FRACTION}.min", _fractions(min="0.01"), "0.01", "use 0.05 to 0.95"),
+    (f"{FRACTION}.min", _fractions(min="0.95"), "0.95", "min must not be above max"),
+    (f"{FRACTION}.max", _fractions(max=0.9), "0.9", "as a string"),
+    (f"{FRACTION}.max", _fractions(max=None), "None", "required"),
+    (f"{FRACTION}.step", _fractions(step="0"), "0", "use 0.001 to 0.2"),
+    (f"{DISRUPTION}.policy", _disruption(policy="Yes"), "Yes", "Never, WhenRedundant, Allow"),
+    (
+        f"{DISRUPTION}.minReady",
+        _disruption(policy="WhenRedundant", minReady=0),
+        "0",
+        "at least 1 with policy WhenRedundant",
+    ),
+    (f"{DISRUPTION}.maxPerDay", _disruption(maxPerDay=0), "0", "use 1 to 24"),
+    (f"{DISRUPTION}.drainTimeout", _disruption(drainTimeout="2h"), "2h", "use 0s to 1h"),
+    (f"{DISRUPTION}.windows", _disruption(windows={}), "{}", "write a list"),
+    (f"{DISRUPTION}.windows", _disruption(windows=[WINDOW] * 17), "17 items", "at most 16"),
+    (f"{DISRUPTION}.windows[1]", _disruption(windows=[WINDOW, 3]), "3", "object"),
+    (f"{DISRUPTION}.windows[0].cron", _window(cron="0 2 * *"), "0 2 * *", "must match"),
+    (f"{DISRUPTION}.windows[0].cron", _window(cron="0 99 * * *"), "0 99 * * *", "five fields"),
+    (f"{DISRUPTION}.windows[0].cron", _window(cron="0 0 30 2 *"), "0 0 30 2 *", "five fields"),
+    (f"{DISRUPTION}.windows[0].duration", _window(duration="5s"), "5s", "use 1m to 168h"),
+    (f"{DISRUPTION}.windows[0].timeZone", _window(timeZone="Mars/Base"), "Mars/Base", "IANA"),
+    (f"{DISRUPTION}.windows[0].timeZone", _window(timeZone="Europe"), "Europe", "IANA"),
 ]
 
 

@@ -113,8 +113,9 @@ def object_schema(cls: type[Any]) -> dict[str, Any]:
     required = [info.name for info in fields if info.required]
     if required:
         schema["required"] = required
-    if rules(cls):
-        schema["x-kubernetes-validations"] = [_rule_schema(rule) for rule in rules(cls)]
+    in_cel = [rule for rule in rules(cls) if rule.cel]
+    if in_cel:
+        schema["x-kubernetes-validations"] = [_rule_schema(rule) for rule in in_cel]
     return schema
 
 
@@ -129,6 +130,8 @@ def _field_schema(info: FieldInfo) -> dict[str, Any]:
     schema: dict[str, Any] = {"description": info.description}
     if info.field_type is FieldType.OBJECT and info.type is not None:
         schema |= object_schema(info.type)
+    elif info.field_type is FieldType.LIST and info.type is not None:
+        schema |= _list_schema(info.type, info.max_items)
     elif info.field_type in (FieldType.DECIMAL, FieldType.DURATION):
         schema |= _quantity_schema(info)
     else:
@@ -136,6 +139,17 @@ def _field_schema(info: FieldInfo) -> dict[str, Any]:
     if info.default is not None:
         schema["default"] = _default(info)
     return schema
+
+
+def _list_schema(cls: type[Any], max_items: int) -> dict[str, Any]:
+    """A list that one writer owns as a whole."""
+    items = {"description": str(cls.__doc__).partition("\n")[0], **object_schema(cls)}
+    return {
+        "type": "array",
+        "maxItems": max_items,
+        "x-kubernetes-list-type": "atomic",
+        "items": items,
+    }
 
 
 def _default(info: FieldInfo) -> Any:

@@ -30,6 +30,7 @@ class FieldType(Enum):
     INTEGER = "integer"
     BOOLEAN = "boolean"
     OBJECT = "object"
+    LIST = "array"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class FieldInfo:
     exclusive: bool = False
     pattern: str = ""
     max_length: int = 0
+    max_items: int = 0
     choices: tuple[str, ...] = ()
     type: type[Any] | None = None
 
@@ -57,7 +59,8 @@ class FieldInfo:
 class Rule:
     """What one field cannot say: the same rule in CEL, for the API server, and in Python.
 
-    `holds` is None for a rule about a change, which only the API server can see.
+    `holds` is None for a rule about a change, which only the API server can see. `cel` is empty
+    for what CEL cannot say: then the operator tells it, by the condition Ready.
     """
 
     cel: str
@@ -139,7 +142,7 @@ def integer(
     required: bool = False,
     name: str = "",
 ) -> Any:
-    """A whole number."""
+    """A whole number; None where it is neither given nor has a default."""
     info = FieldInfo(FieldType.INTEGER, description, name, default, required, minimum, maximum)
     return _field(info, default)
 
@@ -158,6 +161,12 @@ def nested_default(description: str, cls: type[Any]) -> Any:
     """An object that, left out, is there with its own fields' defaults."""
     info = FieldInfo(FieldType.OBJECT, description, default={}, type=cls)
     return dataclasses.field(default_factory=cls, metadata={_METADATA_KEY: info})
+
+
+def listed(description: str, cls: type[Any], *, max_items: int) -> Any:
+    """A list of objects; left out, it is empty. A tuple in Python."""
+    info = FieldInfo(FieldType.LIST, description, max_items=max_items, type=cls)
+    return dataclasses.field(default=(), metadata={_METADATA_KEY: info})
 
 
 def described(cls: type[Any]) -> tuple[tuple[str, FieldInfo], ...]:

@@ -56,7 +56,7 @@ def _field(path: str, info: FieldInfo, given: object) -> Any:
         if info.required:
             raise FieldError(path, None, "it is required")
         if info.default is None:
-            return None
+            return () if info.field_type is FieldType.LIST else None
         given = info.default
     parsed = _PARSERS[info.field_type](path, info, given)
     _check_limits(path, info, given, parsed)
@@ -93,6 +93,14 @@ def _object(path: str, info: FieldInfo, given: object) -> Any:
     return parse_object(info.type, path, given)
 
 
+def _list(path: str, info: FieldInfo, given: object) -> tuple[Any, ...]:
+    if not isinstance(given, list | tuple):
+        raise FieldError(path, given, "write a list")
+    if len(given) > info.max_items:
+        raise FieldError(path, f"{len(given)} items", f"use at most {info.max_items}")
+    return tuple(_object(f"{path}[{index}]", info, each) for index, each in enumerate(given))
+
+
 _PARSERS = {
     FieldType.TEXT: _text,
     FieldType.DECIMAL: lambda path, info, given: parse_decimal(path, given),
@@ -100,6 +108,7 @@ _PARSERS = {
     FieldType.INTEGER: _integer,
     FieldType.BOOLEAN: _boolean,
     FieldType.OBJECT: _object,
+    FieldType.LIST: _list,
 }
 
 

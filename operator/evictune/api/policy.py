@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from evictune.api.disruption import Disruption, FractionRange
 from evictune.api.fields import (
     Rule,
     boolean,
@@ -198,6 +199,11 @@ class Knobs:
     tlru: TLRUKnobs | None = nested(
         "T-LRU, the eviction order that keeps what the TTFT objective needs.", TLRUKnobs
     )
+    gpu_memory_utilization: FractionRange | None = nested(
+        "The share of the GPU's memory that an engine may take: more of it is more KV blocks. A "
+        "change restarts engines in place, as far as behavior.disruption allows.",
+        FractionRange,
+    )
 
 
 @dataclass(frozen=True)
@@ -245,6 +251,9 @@ class Behavior:
         maximum="168h",
         default="1h",
         name="knobTTL",
+    )
+    disruption: Disruption = nested_default(
+        "How far engines may be restarted to change the memory fraction.", Disruption
     )
 
 
