@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from evictune.api.knobs import KnobDocument, KnobValues
 from evictune.api.policy import FleetMode
@@ -74,11 +75,49 @@ class EngineObservation:
     capacity_tokens: int | None
     kv_usage: Reading
     refused_document: str = ""
+    # What the engine itself shows to be in force (vllm:cache_config_info); None: it shows none.
+    fraction: Decimal | None = None
+    blocks: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryAttempt:
+    """What the plugin says of a pod's memory fraction.
+
+    ineligible: why the pod cannot take it from the document, empty if it can. manifest: the
+    command line's own. state: trying, confirmed, dropped or none, of `fraction`.
+    """
+
+    ineligible: str
+    manifest: Decimal | None
+    state: str
+    fraction: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class PodObservation:
+    """One pod of the target, Ready or not; readings of this pod alone.
+
+    restarts: of its engine's container. memory: None where the plugin does not show it.
+    """
+
+    name: str
+    uid: str
+    ready: bool
+    restarts: int
+    memory: MemoryAttempt | None
+    ttft: QuantileReading
+    hit_ratio: Reading
+    preemptions: Reading
 
 
 @dataclass(frozen=True)
 class TargetState:
-    """The workload as the API server shows it."""
+    """The workload as the API server shows it.
+
+    rollout_in_progress: pods are replaced, their number changes, or one is not available.
+    replacing: the same, but for pods that are merely not available.
+    """
 
     found: bool
     desired_replicas: int = 0
@@ -86,6 +125,7 @@ class TargetState:
     rollout_in_progress: bool = False
     problem: Reason | None = None
     message: str = ""
+    replacing: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +141,8 @@ class Observation:
     prompt_tokens_per_request the mean length of a prompt, cached or not.
     fallback: in words, which source is read in place of the policy's, and why; empty if none.
     conflict: the older policy, or the foreign field manager, in words; empty if none. fleet: the
-    switch of the operator's configuration.
+    switch of the operator's configuration. pods: all of the target, Ready or not.
+    restart_elsewhere: which other policy's engine is or may be restarting, in words; empty if none.
     """
 
     target: TargetState
@@ -125,3 +166,5 @@ class Observation:
     recomputed_tokens: Reading = Unknown(Reason.NOT_MEASURABLE, "not read")
     metric_names: Mapping[str, str] = field(default_factory=dict)
     fallback: str = ""
+    pods: tuple[PodObservation, ...] = ()
+    restart_elsewhere: str = ""

@@ -197,7 +197,12 @@ NAMES: tuple[Name, ...] = (
 PART_LABELS: tuple[str, ...] = ("model_name", "is_streaming", "cache_source")
 # The label that tells the ranks of one pod apart; an engine without it is rank "0".
 RANK_LABELS: tuple[str, ...] = ("engine", "dp_rank")
-INFO_LABELS: tuple[str, ...] = ("block_size", "num_gpu_blocks", "kv_cache_size_tokens")
+INFO_LABELS: tuple[str, ...] = (
+    "block_size",
+    "num_gpu_blocks",
+    "kv_cache_size_tokens",
+    "gpu_memory_utilization",
+)
 DEFAULT_PORTS: Mapping[Engine, int] = {Engine.VLLM: 8000, Engine.SGLANG: 30000}
 
 PLUGIN_PORT = 9410
@@ -206,6 +211,9 @@ PLUGIN_ELIGIBLE = "evictune_engine_eligible"
 PLUGIN_EVICTED = "evictune_evicted_blocks_total"
 PLUGIN_RECOMPUTED = "evictune_recomputed_tokens_total"
 PLUGIN_REFUSED = "evictune_refused_document_info"
+PLUGIN_MEMORY_ELIGIBLE = "evictune_memory_eligible"
+PLUGIN_MEMORY_FRACTION = "evictune_memory_fraction"
+PLUGIN_MEMORY_ATTEMPT = "evictune_memory_attempt"
 
 PLUGIN_SERIES: Mapping[str, str] = {
     PLUGIN_POLICY: "the values in force and their revision, of each engine rank",
@@ -213,6 +221,10 @@ PLUGIN_SERIES: Mapping[str, str] = {
     PLUGIN_EVICTED: "cached blocks evicted within the window, by region: lru, tel-safe, protected",
     PLUGIN_RECOMPUTED: "tokens computed again within the window, because they were evicted",
     PLUGIN_REFUSED: "why the knob document now on disk was refused",
+    PLUGIN_MEMORY_ELIGIBLE: "whether the pod can take its memory fraction from the document, and "
+    "why not",
+    PLUGIN_MEMORY_FRACTION: "the memory fraction of the command line (source manifest)",
+    PLUGIN_MEMORY_ATTEMPT: "what became of the document's memory fraction in the pod",
 }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Protocol
 
 from evictune.api.observation import (
     EngineObservation,
     Observation,
+    PodObservation,
     Reading,
     TargetState,
     Unknown,
@@ -24,7 +26,7 @@ from evictune.observe.plugin import PluginRank, PluginReader, PluginView
 from evictune.observe.pool import Pooling
 from evictune.observe.samplers import PrometheusSource
 from evictune.observe.snapshot import RankKey, Snapshot, SourceError
-from evictune.observe.target import ClusterReader, EnginePod, Target
+from evictune.observe.target import AwayPod, ClusterReader, EnginePod, Target
 
 # A snapshot that several policies share is at most this share of the asking one's interval old.
 _SHARED_AGE = 0.5
@@ -78,7 +80,8 @@ class Observer:
         """The target now. Faults of the outside world become Unknown readings, never errors."""
         target = await self._cluster.target(policy)
         if target.state.problem is not None:
-            return _unobserved(target.state, target.state.problem)
+            nothing = _unobserved(target.state, target.state.problem)
+            return replace(nothing, pods=tuple(_away(pod) for pod in target.away))
         window = policy.spec.slo.ttft.window
         seen, plugin = await asyncio.gather(
             self._look(policy, target), self._plugin.view(target.pods, window)
@@ -174,7 +177,39 @@ def _observation(
         recomputed_tokens=plugin.recomputed,
         metric_names=pooling.metric_names(),
         fallback=seen.fallback,
+        pods=_pods(policy, target, pooling, plugin),
     )
+
+
+def _pods(
+    policy: EvictionPolicy, target: Target, pooling: Pooling, plugin: PluginView
+) -> tuple[PodObservation, ...]:
+    """Every pod by itself, where engines may be restarted one by one."""
+    if policy.spec.knobs.gpu_memory_utilization is None:
+        return ()
+    ready = (_pod(policy, pod, pooling, plugin) for pod in target.pods)
+    return (*ready, *(_away(pod) for pod in target.away))
+
+
+def _pod(
+    policy: EvictionPolicy, pod: EnginePod, pooling: Pooling, plugin: PluginView
+) -> PodObservation:
+    alone = replace(pooling, pods=[pod.key])
+    return PodObservation(
+        name=pod.key.pod,
+        uid=pod.uid,
+        ready=True,
+        restarts=pod.restarts,
+        memory=plugin.memory.get(pod.key),
+        ttft=alone.ttft(policy.spec.slo.ttft),
+        hit_ratio=alone.hit_ratio(),
+        preemptions=alone.preemptions(),
+    )
+
+
+def _away(pod: AwayPod) -> PodObservation:
+    unknown = Unknown(Reason.NO_READY_ENGINES, f"pod {pod.name} is not ready")
+    return PodObservation(pod.name, pod.uid, False, pod.restarts, None, unknown, unknown, unknown)
 
 
 def _engines(
@@ -205,6 +240,8 @@ def _engine(rank: RankKey, pooling: Pooling, said: PluginRank) -> EngineObservat
         capacity_tokens=_whole(config.get("kv_cache_size_tokens")) or product,
         kv_usage=_rank_usage(rank, pooling),
         refused_document=said.refused_document,
+        fraction=_fraction(config.get("gpu_memory_utilization")),
+        blocks=blocks,
     )
 
 
@@ -213,6 +250,15 @@ def _rank_usage(rank: RankKey, pooling: Pooling) -> Reading:
     if usage is None:
         return Unknown(Reason.NO_SERIES, f"no KV usage of pod {rank.pod.pod} engine {rank.rank}")
     return pooling.rank_usage(rank, usage)
+
+
+def _fraction(text: str | None) -> Decimal | None:
+    """A memory fraction; None for what is none."""
+    try:
+        fraction = Decimal(text or "")
+        return fraction if 0 < fraction <= 1 else None
+    except ArithmeticError:  # no number, or NaN
+        return None
 
 
 def _whole(text: str | None) -> int | None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import lru_cache
 
 from evictune.api.knobs import KnobValues
-from evictune.api.observation import Reading, Unknown, Value
+from evictune.api.observation import MemoryAttempt, Reading, Unknown, Value
 from evictune.api.reasons import Reason
 from evictune.observe.dialects import (
     PLUGIN_ELIGIBLE,
     PLUGIN_EVICTED,
+    PLUGIN_MEMORY_ATTEMPT,
+    PLUGIN_MEMORY_ELIGIBLE,
+    PLUGIN_MEMORY_FRACTION,
     PLUGIN_POLICY,
     PLUGIN_RECOMPUTED,
     PLUGIN_REFUSED,
@@ -55,18 +59,21 @@ class PluginPage:
 
     ranks: Mapping[str, PluginRank]
     counts: Mapping[_Counter, float]
+    memory: MemoryAttempt | None = None
 
 
 @dataclass(frozen=True)
 class PluginView:
     """The plugin on all pods.
 
-    Within the window: evicted, blocks by region; recomputed, tokens.
+    Within the window: evicted, blocks by region; recomputed, tokens. memory: of the pods that show
+    what became of their memory fraction.
     """
 
     ranks: Mapping[RankKey, PluginRank]
     evicted: Mapping[str, Reading]
     recomputed: Reading
+    memory: Mapping[PodKey, MemoryAttempt] = field(default_factory=dict)
 
 
 @dataclass
@@ -76,21 +83,41 @@ class _Gathered:
     ranks: dict[RankKey, PluginRank] = field(default_factory=dict)
     counts: dict[PodKey, Mapping[str, float]] = field(default_factory=dict)
     faults: dict[PodKey, Unknown] = field(default_factory=dict)
+    memory: dict[PodKey, MemoryAttempt] = field(default_factory=dict)
+
+
+_OF_MEMORY = (PLUGIN_MEMORY_ELIGIBLE, PLUGIN_MEMORY_FRACTION, PLUGIN_MEMORY_ATTEMPT)
 
 
 def read_plugin_page(samples: Iterable[Sample]) -> PluginPage:
     """The page's ranks and counters. Raises ValueError for numbers that are none."""
     ranks: dict[str, PluginRank] = {}
     counts: dict[_Counter, float] = {}
+    memory: MemoryAttempt | None = None
     for sample in samples:
         rank = rank_of(sample.labels)
-        if sample.name == PLUGIN_EVICTED:
+        if sample.name in _OF_MEMORY:
+            memory = _attempt(memory or MemoryAttempt("", None, "none"), sample)
+        elif sample.name == PLUGIN_EVICTED:
             counts[_counter(rank, sample.labels["region"])] = sample.value
         elif sample.name == PLUGIN_RECOMPUTED:
             counts[_counter(rank, RECOMPUTED)] = sample.value
         else:
             ranks[rank] = _said(ranks.get(rank, PluginRank()), sample)
-    return PluginPage(ranks, counts)
+    return PluginPage(ranks, counts, memory)
+
+
+def _attempt(known: MemoryAttempt, sample: Sample) -> MemoryAttempt:
+    """What is known of the pod's memory fraction, with one sample more."""
+    labels = sample.labels
+    if sample.name == PLUGIN_MEMORY_ELIGIBLE:
+        why = f"{labels.get('reason', '')}: {labels.get('message', '')}"
+        return known if sample.value == 1 else replace(known, ineligible=why)
+    if sample.name == PLUGIN_MEMORY_FRACTION:
+        manifest = labels.get("source") == "manifest"
+        return replace(known, manifest=Decimal(str(sample.value))) if manifest else known
+    fraction = Decimal(labels["fraction"]) if labels.get("fraction") else None
+    return replace(known, state=labels["state"], fraction=fraction)
 
 
 @lru_cache(maxsize=1024)
@@ -145,6 +172,7 @@ class PluginReader:
             gathered.ranks,
             {region: _evicted(gathered, keys, region) for region in REGIONS},
             _recomputed(gathered, keys),
+            gathered.memory,
         )
 
     async def _add(self, gathered: _Gathered, pod: EnginePod, window: float) -> None:
@@ -161,12 +189,14 @@ class PluginReader:
         except (PageError, ExpositionError) as error:
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, str(error))
             return
-        except (ValueError, KeyError) as error:
+        except (ArithmeticError, ValueError, KeyError) as error:
             message = f"{pod.plugin_url}: a label of the plugin's series cannot be read: {error}"
             gathered.faults[pod.key] = Unknown(Reason.NO_SERIES, message)
             return
         for rank, said in page.ranks.items():
             gathered.ranks[RankKey(pod.key, rank)] = said
+        if page.memory is not None:
+            gathered.memory[pod.key] = page.memory
         self._count(gathered, pod, page, window, history)
 
     def _count(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from evictune.api.observation import TargetState
@@ -34,14 +34,25 @@ class EnginePod:
     engine_url: str
     plugin_url: str
     uid: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class AwayPod:
+    """A pod of the target that is not ready; how often its engine's container was restarted."""
+
+    name: str
+    uid: str
+    restarts: int
 
 
 @dataclass(frozen=True)
 class Target:
-    """The workload's state, and its ready pods in the order of their names."""
+    """The workload's state, its ready pods in the order of their names, and those not ready."""
 
     state: TargetState
     pods: tuple[EnginePod, ...] = ()
+    away: tuple[AwayPod, ...] = ()
 
 
 class ClusterReader(Protocol):
@@ -92,8 +103,11 @@ class ApiClusterReader:
             sets = self._api.items(f"{collection}/replicasets", selection)
             owners = {owned["metadata"]["uid"] for owned in _owned_by(sets, owners)}
         pods = self._api.items(f"/api/v1/namespaces/{policy.namespace}/pods", selection)
-        ready = [pod for pod in _owned_by(pods, owners) if is_ready(pod)]
-        return describe(reference.kind, workload, ready, policy.spec.container_name)
+        owned = list(_owned_by(pods, owners))
+        ready = [pod for pod in owned if is_ready(pod)]
+        found = describe(reference.kind, workload, ready, policy.spec.container_name)
+        name = policy.spec.container_name
+        return replace(found, away=tuple(_away(pod, name) for pod in owned if not is_ready(pod)))
 
 
 def describe(
@@ -124,7 +138,24 @@ def engine_pod(pod: Object, container_name: str | None) -> EnginePod:
         engine_url=f"http://{host}:{container.port}/metrics",
         plugin_url=f"http://{host}:{_plugin_port(metadata)}/metrics",
         uid=metadata["uid"],
+        restarts=_restarts(pod, container.name),
     )
+
+
+def _away(pod: Object, container_name: str | None) -> AwayPod:
+    metadata = pod["metadata"]
+    try:
+        container = find_engine(pod["spec"]["containers"], container_name).name
+    except ContainerError:  # told where the ready pods are described
+        container = ""
+    return AwayPod(metadata["name"], metadata["uid"], _restarts(pod, container))
+
+
+def _restarts(pod: Object, container: str) -> int:
+    """How often the container was restarted."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    counts = (each.get("restartCount") for each in statuses if each.get("name") == container)
+    return int(next(counts, 0) or 0)
 
 
 def _plugin_port(metadata: Object) -> int:
@@ -162,11 +193,4 @@ def _problem(reason: Reason, message: str) -> Target:
 
 
 def _with_problem(state: TargetState, reason: Reason, message: str) -> TargetState:
-    return TargetState(
-        found=state.found,
-        desired_replicas=state.desired_replicas,
-        ready_replicas=state.ready_replicas,
-        rollout_in_progress=state.rollout_in_progress,
-        problem=reason,
-        message=message,
-    )
+    return replace(state, problem=reason, message=message)

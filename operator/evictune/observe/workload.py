@@ -16,13 +16,15 @@ Object = Mapping[str, Any]
 
 def workload_state(kind: str, workload: Object, ready_pods: int) -> TargetState:
     """Replicas wanted, pods ready, and whether pods are being replaced or their number changed."""
-    rolling = _ROLLING[kind](workload)
+    replacing = _REPLACING[kind](workload)
+    rolling = replacing or _UNAVAILABLE[kind](workload)
     return TargetState(
         found=True,
         desired_replicas=_desired(workload),
         ready_replicas=ready_pods,
         rollout_in_progress=bool(rolling),
         message=rolling,
+        replacing=bool(replacing),
     )
 
 
@@ -53,41 +55,51 @@ def _unobserved(workload: Object) -> bool:
     return bool(observed < workload["metadata"].get("generation", 0))
 
 
-def _deployment_rolling(workload: Object) -> str:
-    """What is still to come, in words; empty when nothing is."""
+def _deployment_replacing(workload: Object) -> str:
+    """Which pods are still to come or to go, in words; empty when none are."""
     status, desired = workload.get("status", {}), _desired(workload)
     total, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
-    available = status.get("availableReplicas", 0)
     if _unobserved(workload):
         return "the latest change of the Deployment is not yet acted upon"
     if updated < desired:
         return f"{updated} of {desired} replicas are of the latest template"
     if total > updated or total != desired:
         return f"{total} replicas exist, {desired} are wanted"
-    if available < updated:
-        return f"{available} of {updated} replicas are available"
     return ""
 
 
-def _stateful_set_rolling(workload: Object) -> str:
-    """What is still to come, in words; empty when nothing is."""
+def _deployment_unavailable(workload: Object) -> str:
+    status = workload.get("status", {})
+    available, updated = status.get("availableReplicas", 0), status.get("updatedReplicas", 0)
+    return f"{available} of {updated} replicas are available" if available < updated else ""
+
+
+def _stateful_set_replacing(workload: Object) -> str:
+    """Which pods are still to come or to go, in words; empty when none are."""
     status, desired = workload.get("status", {}), _desired(workload)
     strategy = workload["spec"].get("updateStrategy") or {}
     partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-    ready, updated = status.get("readyReplicas", 0), status.get("updatedReplicas", 0)
     if _unobserved(workload):
         return "the latest change of the StatefulSet is not yet acted upon"
     if status.get("replicas", 0) != desired:
         return f"{status.get('replicas', 0)} replicas exist, {desired} are wanted"
-    if ready < desired:
-        return f"{ready} of {desired} replicas are ready"
+    updated = status.get("updatedReplicas", 0)
     changed = status.get("updateRevision") != status.get("currentRevision")
     if strategy.get("type") != "OnDelete" and changed and updated < desired - partition:
         return f"{updated} of {desired - partition} replicas are of the latest template"
     return ""
 
 
-_ROLLING: Mapping[str, Callable[[Object], str]] = {
-    "Deployment": _deployment_rolling,
-    "StatefulSet": _stateful_set_rolling,
+def _stateful_set_unavailable(workload: Object) -> str:
+    ready, desired = workload.get("status", {}).get("readyReplicas", 0), _desired(workload)
+    return f"{ready} of {desired} replicas are ready" if ready < desired else ""
+
+
+_REPLACING: Mapping[str, Callable[[Object], str]] = {
+    "Deployment": _deployment_replacing,
+    "StatefulSet": _stateful_set_replacing,
+}
+_UNAVAILABLE: Mapping[str, Callable[[Object], str]] = {
+    "Deployment": _deployment_unavailable,
+    "StatefulSet": _stateful_set_unavailable,
 }
