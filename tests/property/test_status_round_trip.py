@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from evictune.api.crd import crd
@@ -19,6 +20,8 @@ from evictune.api.decision import (
     Recommendation,
     RegimeState,
     Scale,
+    Trial,
+    Turn,
 )
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.observation import Idle, Interval, Unknown, Value
@@ -34,7 +37,13 @@ words = st.text(max_size=20)
 reason = st.sampled_from(list(Reason))
 # What is stored is exact to a microsecond, or a millionth.
 measured = st.none() | st.integers(0, 10**10).map(lambda number: number / 10**6)
-values = st.just(STOCK_LRU) | st.builds(KnobValues, st.integers(1, 10**7), st.integers(0, 10**7))
+orders = st.just(STOCK_LRU) | st.builds(KnobValues, st.integers(1, 10**7), st.integers(0, 10**7))
+fractions = st.none() | st.integers(50, 970).map(lambda number: Decimal(number) / 1000)
+values = st.builds(KnobValues.at, orders, fractions)
+turns = st.lists(
+    st.builds(Turn, words, words, st.integers(0, 99), times, st.none() | times, st.none() | times),
+    max_size=3,
+).map(tuple)
 baseline = st.builds(
     Baseline,
     measured,
@@ -45,6 +54,8 @@ baseline = st.builds(
     measured,
     st.none() | st.integers(0, 10**6),
     words,
+    measured,
+    measured,
 )
 memory = st.builds(
     Memory,
@@ -62,6 +73,7 @@ memory = st.builds(
         times,
         st.none() | times,
         words,
+        turns,
     ),
     st.none() | st.builds(Applied, st.integers(1, 10**9), words, values),
     st.none() | st.builds(Recommendation, values, values, words),
@@ -86,6 +98,8 @@ memory = st.builds(
     ).map(tuple),
     st.none() | times,
     st.builds(Scale, st.integers(0, 10**6), st.none() | times),
+    st.none() | st.builds(Trial, words, values, times, fractions, turns),
+    st.lists(times, max_size=24).map(tuple),
 )
 conditions = st.lists(
     st.builds(

@@ -11,10 +11,18 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 from evictune.api.decision import WriteKnobs
-from evictune.api.knobs import FILE_NAME, SCHEMA, KnobDocument, KnobValues, config_map_name
+from evictune.api.knobs import (
+    FILE_NAME,
+    SCHEMA,
+    KnobDocument,
+    KnobValues,
+    PodKnobs,
+    config_map_name,
+)
 from evictune.api.policy import GROUP, KIND, VERSION, EvictionPolicy
 from evictune.api.times import format_time, parse_time
 from evictune.kube import FIELD_MANAGER, ApiError, KubeApi
@@ -88,30 +96,65 @@ def parse_document(text: str | None) -> KnobDocument | None:
         raw = json.loads(text or "")
         if raw["schema"] != SCHEMA:
             return None
-        default = raw["default"]
-        values = KnobValues(None)
-        if default["policy"] != "lru":
-            values = KnobValues(int(default["xiTokens"]), int(default["qHatTokens"]))
-        return KnobDocument(int(raw["revision"]), values, parse_time(raw["expires"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        pods = {
+            str(name): PodKnobs(_values(entry), str(entry.get("restart") or ""))
+            for name, entry in (raw.get("pods") or {}).items()
+        }
+        return KnobDocument(
+            int(raw["revision"]), _values(raw["default"]), parse_time(raw["expires"]), pods=pods
+        )
+    except (ArithmeticError, AttributeError, ValueError, KeyError, TypeError, RecursionError):
         # Of a person's hand anything may come, such as 1e999 or brackets without end.
         return None
 
 
+def _values(entry: Mapping[str, Any]) -> KnobValues:
+    order = KnobValues(None)
+    if entry["policy"] != "lru":
+        order = KnobValues(int(entry["xiTokens"]), int(entry["qHatTokens"]))
+    return order.at(_fraction(entry.get("gpuMemoryUtilization")))
+
+
+def _fraction(number: object) -> Decimal | None:
+    """By its text: 0.9 as a binary number is not nine tenths. Raises ValueError."""
+    if number is None:
+        return None
+    fraction = Decimal(str(number))
+    if not fraction.is_finite():
+        raise ValueError(f"a memory fraction is {number}")
+    return fraction
+
+
 def render_document(effect: WriteKnobs, now: float) -> str:
     """The document's text. `now`: seconds since the epoch."""
-    values = effect.values
-    default: dict[str, Any] = {"policy": "lru"}
-    if not values.stock:
-        default = {"policy": "t-lru", "xiTokens": values.xi_tokens}
-        default["qHatTokens"] = values.q_hat_tokens or 0
-    document = {
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "revision": effect.revision,
         "expires": format_time(now + effect.ttl),
-        "default": default,
+        "default": _entry(effect.values),
     }
+    if effect.pods:
+        document["pods"] = {name: _pod_entry(pod) for name, pod in sorted(effect.pods.items())}
     return json.dumps(document, indent=2) + "\n"
+
+
+def _entry(values: KnobValues) -> dict[str, Any]:
+    entry: dict[str, Any] = {"policy": "lru"}
+    if not values.stock:
+        entry = {"policy": "t-lru", "xiTokens": values.xi_tokens}
+        entry["qHatTokens"] = values.q_hat_tokens or 0
+    if values.fraction is not None:
+        entry["gpuMemoryUtilization"] = float(values.fraction)
+    return entry
+
+
+def _pod_entry(pod: PodKnobs) -> dict[str, Any]:
+    entry = _entry(pod.values)
+    if pod.restart:
+        entry["restart"] = pod.restart
+        if pod.drain_seconds is not None:
+            entry["drainSeconds"] = pod.drain_seconds
+    return entry
 
 
 def _name(policy: EvictionPolicy) -> str:

@@ -10,19 +10,23 @@ idempotent: carrying it out twice changes nothing more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 
-from evictune.api.knobs import KnobValues
+from evictune.api.knobs import KnobValues, PodKnobs
 from evictune.api.reasons import Reason
 
 
 class Phase(StrEnum):
-    """How far a change has come."""
+    """How far a change has come. Restarting, Concluding: only one of the memory fraction."""
 
     WRITING = "Writing"
     ACKNOWLEDGING = "Acknowledging"
+    RESTARTING = "Restarting"
     SETTLING = "Settling"
+    CONCLUDING = "Concluding"
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class Baseline:
 
     ttft_lower, ttft_upper seconds; share_above 0..1 of `requests`; uncached_tokens per second.
     replicas wanted, and the traffic (see decide.traffic): a verdict under others would be none.
-    None: unknown.
+    hit_ratio 0..1, preemptions a second: of the one pod that a change of the memory fraction begins
+    with; the other readings are that pod's too then. None: unknown.
     """
 
     ttft_lower: float | None
@@ -42,11 +47,33 @@ class Baseline:
     requests: float | None = None
     replicas: int | None = None
     fingerprint: str = ""
+    hit_ratio: float | None = None
+    preemptions: float | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One pod's turn in a change of the memory fraction; times in seconds since the epoch.
+
+    restarts: of its container, as they were counted when its turn began. back_time: when it was
+    first seen to serve with the new fraction. warm_time: when its cache was first seen to be warm.
+    """
+
+    pod: str
+    uid: str
+    restarts: int
+    start_time: float
+    back_time: float | None = None
+    warm_time: float | None = None
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A change under way. `change_from` is what a revert restores."""
+    """A change under way. `change_from` is what a revert restores.
+
+    turns: of the memory fraction, the pods that were restarted, the last one is the one whose turn
+    it is.
+    """
 
     decision_id: str
     revision: int
@@ -58,6 +85,38 @@ class Pending:
     start_time: float
     acknowledged_time: float | None = None
     revert_of: str = ""
+    turns: tuple[Turn, ...] = ()
+
+    @property
+    def of_memory(self) -> bool:
+        """Whether engines are restarted for it."""
+        return self.change_from.fraction != self.change_to.fraction
+
+    @property
+    def turn(self) -> Turn | None:
+        """The pod whose turn it is."""
+        return self.turns[-1] if self.turns else None
+
+    @property
+    def restarting(self) -> bool:
+        """Whether an engine is asked to restart, or is away for it."""
+        awaited = self.phase in (Phase.WRITING, Phase.RESTARTING)
+        return self.of_memory and awaited and self.turn is not None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A memory fraction that was kept, and what goes back where it fails after all.
+
+    Until `until`, seconds since the epoch, an engine that ends by itself counts as its failure.
+    manifest: what every pod's command line said then; None: not the same, or not known.
+    """
+
+    decision_id: str
+    values_before: KnobValues
+    until: float
+    manifest: Decimal | None = None
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +144,7 @@ class DecisionRecord:
 class Quarantined:
     """A value that was worse, and under which traffic; it may be tried again after `until`.
 
+    values: an order of eviction, or a memory fraction alone.
     fingerprint: coarse description of the traffic (see decide.traffic).
     times: how often it was left; each time it stays away for twice as long.
     ttft: the p-quantile's estimate measured with it, seconds, so that the best one tried is known.
@@ -137,6 +197,9 @@ class Memory:
     quarantine: tuple[Quarantined, ...] = ()
     last_change_time: float | None = None
     scale: Scale | None = None
+    trial: Trial | None = None
+    # When changes of the memory fraction were begun, within the last day.
+    disruptions: tuple[float, ...] = ()
 
 
 class ConditionType(StrEnum):
@@ -163,12 +226,13 @@ class Condition:
 class WriteKnobs:
     """Bring the knob document to this revision and these values, valid for ttl seconds.
 
-    Renewing is the same effect with the revision unchanged.
+    Renewing is the same effect with the revision unchanged. pods: entries in place of the values.
     """
 
     revision: int
     values: KnobValues
     ttl: float
+    pods: Mapping[str, PodKnobs] = field(default_factory=dict)
 
 
 Effect = WriteKnobs

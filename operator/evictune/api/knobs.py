@@ -6,7 +6,9 @@ expires: an engine whose operator is gone returns to stock LRU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 SCHEMA = "evictune.io/knobs/v1"
 FILE_NAME = "knobs.json"
@@ -14,18 +16,49 @@ FILE_NAME = "knobs.json"
 
 @dataclass(frozen=True)
 class KnobValues:
-    """Values of T-LRU in tokens. xi_tokens None is stock LRU."""
+    """Values of T-LRU in tokens, and the memory fraction.
+
+    xi_tokens None is stock LRU. fraction None: each engine's own, as its manifest has it.
+    """
 
     xi_tokens: int | None
     q_hat_tokens: int | None = None
+    fraction: Decimal | None = None
 
     @property
     def stock(self) -> bool:
-        """Whether this is stock LRU."""
+        """Whether blocks are evicted by stock LRU."""
         return self.xi_tokens is None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing is set at all."""
+        return self.stock and self.fraction is None
+
+    @property
+    def order(self) -> KnobValues:
+        """The order of eviction alone."""
+        return replace(self, fraction=None)
+
+    def at(self, fraction: Decimal | None) -> KnobValues:
+        """The same order of eviction with this memory fraction."""
+        return replace(self, fraction=fraction)
 
 
 STOCK_LRU = KnobValues(xi_tokens=None)
+
+
+@dataclass(frozen=True)
+class PodKnobs:
+    """One pod's entry, in place of the default one.
+
+    restart: a word that asks this pod for one restart, ever; empty: for none. drain_seconds: how
+    long requests in flight may hold that up.
+    """
+
+    values: KnobValues
+    restart: str = ""
+    drain_seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -39,6 +72,7 @@ class KnobDocument:
     values: KnobValues
     expires: float
     owned: bool = True
+    pods: Mapping[str, PodKnobs] = field(default_factory=dict)
 
 
 def config_map_name(target_kind: str, target_name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
 from evictune.api.decision import (
@@ -21,6 +22,8 @@ from evictune.api.decision import (
     Recommendation,
     RegimeState,
     Scale,
+    Trial,
+    Turn,
 )
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.quantity import parse_duration
@@ -44,6 +47,8 @@ def memory_from_status(status: Mapping[str, Any]) -> Memory:
         quarantine=_read_list(_quarantined_from, status.get("quarantine")),
         last_change_time=_read(parse_time, status.get("lastChangeTime")),
         scale=_read(_scale_from, status.get("engines")),
+        trial=_read(_trial_from, status.get("trial")),
+        disruptions=_read_list(_disruption_from, status.get("disruptions")),
     )
 
 
@@ -53,7 +58,7 @@ def _read(convert: Callable[[Any], T], value: Any) -> T | None:
         return None
     try:
         return convert(value)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
         return None
 
 
@@ -69,7 +74,8 @@ def _regime_from(body: Json) -> RegimeState:
 
 def _values_from(body: Json) -> KnobValues:
     xi, q_hat = body.get("xiTokens"), body.get("qHatTokens")
-    return STOCK_LRU if xi is None else KnobValues(int(xi), int(q_hat or 0))
+    order = STOCK_LRU if xi is None else KnobValues(int(xi), int(q_hat or 0))
+    return order.at(_read(Decimal, body.get("gpuMemoryUtilization")))
 
 
 def _pending_from(body: Json) -> Pending:
@@ -85,7 +91,33 @@ def _pending_from(body: Json) -> Pending:
         start_time=parse_time(body["startTime"]),
         acknowledged_time=_read(parse_time, body.get("acknowledgedTime")),
         revert_of=str(body.get("revertOf") or ""),
+        turns=_read_list(_turn_from, body.get("pods")),
     )
+
+
+def _turn_from(body: Json) -> Turn:
+    return Turn(
+        pod=str(body["name"]),
+        uid=str(body.get("uid", "")),
+        restarts=int(body["restarts"]),
+        start_time=parse_time(body["startTime"]),
+        back_time=_read(parse_time, body.get("backTime")),
+        warm_time=_read(parse_time, body.get("warmTime")),
+    )
+
+
+def _trial_from(body: Json) -> Trial:
+    return Trial(
+        decision_id=str(body.get("decisionID", "")),
+        values_before=_values_from(body.get("from") or {}),
+        until=parse_time(body["until"]),
+        manifest=_read(Decimal, body.get("manifest")),
+        turns=_read_list(_turn_from, body.get("pods")),
+    )
+
+
+def _disruption_from(body: Json) -> float:
+    return parse_time(body["time"])
 
 
 def _baseline_from(body: Json) -> Baseline:
@@ -98,6 +130,8 @@ def _baseline_from(body: Json) -> Baseline:
         requests=_read(float, body.get("requests")),
         replicas=_read(int, body.get("replicas")),
         fingerprint=str(body.get("fingerprint", "")),
+        hit_ratio=_read(float, body.get("hitRatio")),
+        preemptions=_read(float, body.get("preemptionsPerSecond")),
     )
 
 

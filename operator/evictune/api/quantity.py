@@ -49,3 +49,8 @@ def format_duration(seconds: float) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{int(seconds // size)}{unit}"
     return f"{round(seconds, 3):g}s"
+
+
+def format_fraction(fraction: Decimal) -> str:
+    """The shortest text for a share: "0.9", never "0.90" nor "9E-1"."""
+    return format(fraction.normalize(), "f")

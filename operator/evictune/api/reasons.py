@@ -220,6 +220,78 @@ class Reason(StrEnum):
     )
     NO_KNOBS = ("NoKnobs", Kind.HOLD, "spec.knobs names nothing that may be turned.")
 
+    # Why no engine is restarted to change its memory fraction, in the order in which it is asked.
+    MEMORY_NOT_ELIGIBLE = (
+        "MemoryNotEligible",
+        Kind.HOLD,
+        "An engine cannot take its memory fraction from the knob document.",
+        "See evictune_memory_eligible on the engine's port 9410; docs/reference/plugin.md says "
+        "what each reason asks for.",
+    )
+    FRACTION_NOT_IN_FORCE = (
+        "FractionNotInForce",
+        Kind.HOLD,
+        "An engine does not show its memory fraction, or has another than the rest.",
+        "An engine takes the fraction of the knob document when it starts: restart that pod.",
+    )
+    DISRUPTION_NEVER = (
+        "DisruptionNever",
+        Kind.HOLD,
+        "behavior.disruption.policy is Never: a memory fraction is recommended, not set.",
+        "Set behavior.disruption.policy to WhenRedundant to have engines restarted in place.",
+    )
+    NOT_REDUNDANT = (
+        "NotRedundant",
+        Kind.HOLD,
+        "No other engine would be Ready while one restarts.",
+        "Add a replica, or set behavior.disruption.policy to Allow.",
+    )
+    MIN_READY = (
+        "MinReady",
+        Kind.HOLD,
+        "Fewer engines than behavior.disruption.minReady would be Ready while one restarts.",
+        "Add a replica, or lower minReady.",
+    )
+    ENGINE_AWAY = (
+        "EngineAway",
+        Kind.HOLD,
+        "An engine is not Ready: never are two away at once.",
+    )
+    RESTART_ELSEWHERE = (
+        "RestartElsewhere",
+        Kind.HOLD,
+        "An engine of another policy is restarting, or may be: one at a time in the whole fleet.",
+    )
+    OUTSIDE_WINDOW = (
+        "OutsideWindow",
+        Kind.HOLD,
+        "No window of behavior.disruption.windows is open.",
+        "It waits for the next one; widen the windows if that is too late.",
+    )
+    MAX_PER_DAY = (
+        "MaxPerDay",
+        Kind.HOLD,
+        "behavior.disruption.maxPerDay changes of the memory fraction were begun within 24 hours.",
+    )
+    STORM = (
+        "Storm",
+        Kind.HOLD,
+        "Requests pile up faster than the engines serve them: taking one away would make it worse.",
+        "Lower the concurrency or add replicas; policy Allow restarts engines all the same.",
+    )
+    GAIN_TOO_SMALL = (
+        "GainTooSmall",
+        Kind.HOLD,
+        "A step of the memory fraction would cover too little of what waiting requests need: a "
+        "restart must be worth more than a live change.",
+        "Lower the concurrency or add replicas; a larger step gains more.",
+    )
+    ENGINE_RESTARTING = (
+        "EngineRestarting",
+        Kind.HOLD,
+        "An engine was asked to restart, and does not serve with the new memory fraction yet.",
+    )
+
     # Steps of a change.
     INTENDED = ("Intended", Kind.DECISION, "A change was decided and written down.")
     WRITTEN = ("Written", Kind.DECISION, "The knob document carries the change.")
@@ -240,6 +312,28 @@ class Reason(StrEnum):
         "Reverted",
         Kind.DECISION,
         "The change did not help: the value before it is in force again.",
+    )
+    ENGINE_RESTARTED = (
+        "EngineRestarted",
+        Kind.DECISION,
+        "An engine serves with the new memory fraction, after a restart in place.",
+    )
+    CANARY_PASSED = (
+        "CanaryPassed",
+        Kind.DECISION,
+        "The first engine is the better for the new memory fraction: the others follow.",
+    )
+    ENGINE_FAILED = (
+        "EngineFailed",
+        Kind.DECISION,
+        "An engine did not start with the new memory fraction, or ended with it.",
+        "See the log of the container that ended (kubectl logs --previous). CUDA out of memory is "
+        "exit code 1, not OOMKilled.",
+    )
+    MANIFEST_CHANGED = (
+        "ManifestChanged",
+        Kind.DECISION,
+        "The workload's owner changed its own memory fraction: that counts from then on.",
     )
     ABANDONED = (
         "Abandoned",

@@ -8,7 +8,7 @@ a value is absent.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from evictune.api.decision import (
@@ -23,14 +23,16 @@ from evictune.api.decision import (
     Quarantined,
     Recommendation,
     RegimeState,
+    Trial,
+    Turn,
 )
 from evictune.api.knobs import KnobValues
 from evictune.api.memory import UNBOUNDED, memory_from_status
 from evictune.api.observation import Interval, Observation, Reading, Unknown, Value
 from evictune.api.policy import EvictionPolicy
-from evictune.api.quantity import FieldError, format_duration
+from evictune.api.quantity import FieldError, format_duration, format_fraction
 from evictune.api.reasons import Reason
-from evictune.api.status_schema import MAX_DECISIONS, MAX_QUARANTINE
+from evictune.api.status_schema import MAX_DECISIONS, MAX_DISRUPTIONS, MAX_HOLDS, MAX_QUARANTINE
 from evictune.api.times import format_time
 
 T = TypeVar("T")
@@ -56,7 +58,19 @@ def status_of(
         decisions=[_record(each) for each in memory.decisions[-MAX_DECISIONS:]],
         quarantine=[_quarantined(each) for each in memory.quarantine[-MAX_QUARANTINE:]],
         lastChangeTime=_maybe(_time, memory.last_change_time),
+        holds=_holds(policy, decision) or None,
+        trial=memory.trial and _trial(memory.trial),
+        disruptions=[{"time": _time(each)} for each in memory.disruptions[-MAX_DISRUPTIONS:]]
+        or None,
     )
+
+
+def _holds(policy: EvictionPolicy, decision: Decision) -> list[Json]:
+    """What holds a wish back: told where engines would be restarted, which people wait for."""
+    if policy.spec.knobs.gpu_memory_utilization is None:
+        return []
+    told = decision.holds[:MAX_HOLDS]
+    return [{"reason": str(reason), "message": message} for reason, message in told]
 
 
 def invalid_status(body: Mapping[str, Any], error: FieldError, now: float) -> Json:
@@ -107,7 +121,11 @@ def _regime(regime: RegimeState) -> Json:
 
 
 def _values(values: KnobValues) -> Json:
-    return _present(xiTokens=values.xi_tokens, qHatTokens=values.q_hat_tokens)
+    return _present(
+        xiTokens=values.xi_tokens,
+        qHatTokens=values.q_hat_tokens,
+        gpuMemoryUtilization=_maybe(format_fraction, values.fraction),
+    )
 
 
 def _applied(applied: Applied, observation: Observation) -> Json:
@@ -133,6 +151,28 @@ def _pending(pending: Pending) -> Json:
         startTime=_time(pending.start_time),
         acknowledgedTime=_maybe(_time, pending.acknowledged_time),
         revertOf=pending.revert_of or None,
+        pods=[_turn(each) for each in pending.turns] or None,
+    )
+
+
+def _turn(turn: Turn) -> Json:
+    return _present(
+        name=turn.pod,
+        uid=turn.uid,
+        restarts=turn.restarts,
+        startTime=_time(turn.start_time),
+        backTime=_maybe(_time, turn.back_time),
+        warmTime=_maybe(_time, turn.warm_time),
+    )
+
+
+def _trial(trial: Trial) -> Json:
+    return _present(
+        decisionID=trial.decision_id,
+        **{"from": _values(trial.values_before)},
+        until=_time(trial.until),
+        manifest=_maybe(format_fraction, trial.manifest),
+        pods=[_turn(each) for each in trial.turns] or None,
     )
 
 
@@ -146,6 +186,8 @@ def _baseline(baseline: Baseline) -> Json:
         requests=_maybe(_number, baseline.requests),
         replicas=baseline.replicas,
         fingerprint=baseline.fingerprint or None,
+        hitRatio=_maybe(_number, baseline.hit_ratio),
+        preemptionsPerSecond=_maybe(_number, baseline.preemptions),
     )
 
 
@@ -193,8 +235,17 @@ def _engines(memory: Memory, observation: Observation) -> Json:
         ready=observation.target.ready_replicas,
         acknowledged=len(acknowledged),
         ineligible=sum(engine.eligible is False for engine in observation.engines),
+        gpuMemoryUtilization=_each(
+            format_fraction(engine.fraction) for engine in observation.engines if engine.fraction
+        ),
+        kvBlocks=_each(str(engine.blocks) for engine in observation.engines if engine.blocks),
         changedTime=_maybe(_time, scale.changed if scale else None),
     )
+
+
+def _each(shown: Iterable[str]) -> str | None:
+    """What engines show, each value once."""
+    return ", ".join(sorted(set(shown))) or None
 
 
 def _observed(observation: Observation) -> Json:

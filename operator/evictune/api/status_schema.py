@@ -9,6 +9,10 @@ from typing import Any
 
 MAX_DECISIONS = 10
 MAX_QUARANTINE = 32
+MAX_DISRUPTIONS = 24
+MAX_HOLDS = 24
+# More pods than a target has whose engines are restarted one after the other.
+MAX_PODS = 1000
 
 
 def status_schema() -> dict[str, Any]:
@@ -30,6 +34,8 @@ def status_schema() -> dict[str, Any]:
             ready=_integer("Pods ready."),
             acknowledged=_integer("Engines that show the wanted values in force."),
             ineligible=_integer("Engines that cannot use T-LRU."),
+            gpuMemoryUtilization=_string("The memory fraction in force; more than one if several."),
+            kvBlocks=_string("KV blocks of an engine; more than one number if they differ."),
             changedTime=_time("When pods were last seen to come, go or be replaced."),
         ),
         applied=_object(
@@ -53,7 +59,42 @@ def status_schema() -> dict[str, Any]:
             _quarantined(),
         ),
         lastChangeTime=_time("When the last change was decided."),
+        holds=_list(
+            "What held a wish back at the last look, where engines may be restarted.",
+            MAX_HOLDS,
+            _object(
+                "One reason.",
+                reason=_string("In one word; docs/regimes.md explains each."),
+                message=_string("In words."),
+            ),
+        ),
+        trial=_object(
+            "The memory fraction kept last, which goes back where an engine fails after all.",
+            decisionID=_string("The decision it comes from."),
+            values_before=_values("What goes back."),
+            until=_time("Until when an engine that ends by itself counts as its failure."),
+            manifest=_string("What the engines' own command lines said then."),
+            pods=_turns(),
+        ),
+        disruptions=_list(
+            "When changes of the memory fraction were begun, within the last day.",
+            MAX_DISRUPTIONS,
+            _object("One change.", time=_time("When.")),
+        ),
     )
+
+
+def _turns() -> dict[str, Any]:
+    turn = _object(
+        "One pod.",
+        name=_string("Its name."),
+        uid=_string("Its UID."),
+        restarts=_integer("How often its container had been restarted when its turn came."),
+        startTime=_time("When its turn came."),
+        backTime=_time("When it was seen to serve with the new fraction."),
+        warmTime=_time("When its cache was seen to be warm."),
+    )
+    return _list("The pods that were restarted for it, in their order.", MAX_PODS, turn)
 
 
 def _conditions() -> dict[str, Any]:
@@ -112,7 +153,10 @@ def _pending() -> dict[str, Any]:
         "The change under way.",
         decisionID=_string("Its identity."),
         revision=_integer("Revision of the knob document that carries it."),
-        phase=_string("Writing, Acknowledging or Settling."),
+        phase=_string(
+            "Writing, Acknowledging or Settling; of the memory fraction Writing, Restarting and "
+            "Settling for each pod, then Concluding."
+        ),
         values_before=_values("What a revert restores."),
         to=_values("What is being set."),
         baseline=_object(
@@ -125,10 +169,15 @@ def _pending() -> dict[str, Any]:
             requests=_string("Requests in the window."),
             replicas=_integer("Pods wanted."),
             fingerprint=_string("The traffic, coarsely."),
+            hitRatio=_string("Of the first pod: share of prompt tokens found in the cache."),
+            preemptionsPerSecond=_string("Of the first pod."),
         ),
+        pods=_turns(),
         reason=_string("Why."),
         startTime=_time("When it was decided."),
-        acknowledgedTime=_time("When the last engine acknowledged it."),
+        acknowledgedTime=_time(
+            "When the last engine acknowledged it; of the memory fraction, when the first passed."
+        ),
         revertOf=_string("The decision that it takes back."),
     )
 
@@ -163,6 +212,7 @@ def _values(description: str) -> dict[str, Any]:
         f"{description} Empty: stock LRU.",
         xiTokens=_integer("xi in tokens."),
         qHatTokens=_integer("qHat in tokens."),
+        gpuMemoryUtilization=_string("The memory fraction; absent: each manifest's own."),
     )
 
 
