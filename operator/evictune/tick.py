@@ -20,7 +20,7 @@ from evictune.api.decision import ConditionType, Decision, Memory
 from evictune.api.observation import Interval, Observation, Value
 from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy, FleetMode, Mode
-from evictune.api.quantity import FieldError
+from evictune.api.quantity import FieldError, format_fraction
 from evictune.api.reasons import Reason
 from evictune.api.status import invalid_status, memory_from_status, status_of, unready_status
 from evictune.decide import decide
@@ -28,6 +28,7 @@ from evictune.index import Key, PolicyIndex, is_leaving
 from evictune.kube import ApiError, KubeApi, policies_path
 from evictune.logs import about
 from evictune.operator_metrics import OperatorMetrics
+from evictune.restart_budget import RestartBudget
 
 # A policy that cannot be understood is looked at again this often; an edit wakes it at once.
 INVALID_INTERVAL = 60.0
@@ -97,6 +98,7 @@ class Ticker:
         self._pool = pool
         self._clock = clock
         self._fleet = fleet
+        self._restarts = RestartBudget(index)
         self._told: dict[Key, str] = {}
         self._seen: set[Key] = set()
 
@@ -120,6 +122,7 @@ class Ticker:
         try:
             policy = parse_policy(body)
         except FieldError as error:
+            self._restarts.note(key, memory_from_status(body.get("status") or {}))
             await self._blocking(self._executor.definition.check, body)
             await self._remember(body, invalid_status(body, error, self._clock()))
             return Outcome(INVALID_INTERVAL, generation)
@@ -142,6 +145,7 @@ class Ticker:
         observation = self._complete(policy, observation, stored)
         now = self._clock()
         decision = decide(policy, memory, observation, now)
+        self._restarts.note((policy.namespace, policy.name), decision.memory)
         wanted = status_of(policy, decision, observation, now)
         try:
             await self._remember(body, wanted)
@@ -179,7 +183,16 @@ class Ticker:
                 f"the knob document was changed by field manager {stored.foreign_manager}: it "
                 "stays so until the ConfigMap is deleted"
             )
-        return replace(observation, document=stored.document, conflict=conflict, fleet=self._fleet)
+        elsewhere = ""
+        if policy.spec.knobs.gpu_memory_utilization is not None:
+            elsewhere = self._restarts.elsewhere((policy.namespace, policy.name))
+        return replace(
+            observation,
+            document=stored.document,
+            conflict=conflict,
+            fleet=self._fleet,
+            restart_elsewhere=elsewhere,
+        )
 
     async def _tell_refusal(self, body: Mapping[str, Any], error: ApiError) -> None:
         """Say on the policy that the document may not be read; an outage cannot be told there."""
@@ -252,6 +265,8 @@ def _fields(policy: EvictionPolicy, record: Any) -> dict[str, Any]:
     for name, values in (("from", record.change_from), ("to", record.change_to)):
         if values is not None:
             fields[name] = {"xi_tokens": values.xi_tokens, "q_hat_tokens": values.q_hat_tokens}
+            if values.fraction is not None:
+                fields[name]["gpu_memory_utilization"] = format_fraction(values.fraction)
     return about(policy.namespace, policy.name, **fields)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from evictune.api.decision import Condition, ConditionType, Memory
-from evictune.api.knobs import STOCK_LRU, KnobValues
+from evictune.api.knobs import KnobValues
 from evictune.api.observation import EngineObservation, QuantileReading, Reading, Unknown
 from evictune.api.reasons import Reason
-from evictune.decide.protocol import silent_engines
+from evictune.decide.changes import silent_engines
+from evictune.decide.fractions import misfit
 from evictune.decide.situation import Hold, Situation, follows, sentence, show
 
 # A reading that only needs time is not a fault.
@@ -108,9 +109,12 @@ def _policy_active(situation: Situation, memory: Memory, holds: tuple[Hold, ...]
     for engine in situation.observation.engines:
         if not follows(engine, values):
             return active(False, Reason.POLICY_NOT_ACTIVE, _not_following(engine, values))
+    differing = None if memory.pending else misfit(situation)
+    if differing is not None:
+        return active(False, Reason.FRACTION_NOT_IN_FORCE, f"{sentence(differing)}.")
     if not situation.observation.engines:
         return active(None, Reason.NO_READY_ENGINES, "No engine is ready.")
-    reason = Reason.STOCK if values == STOCK_LRU else Reason.POLICY_ACTIVE
+    reason = Reason.STOCK if values.untouched else Reason.POLICY_ACTIVE
     return active(True, reason, f"Every ready engine evicts by {show(values)}.")
 
 

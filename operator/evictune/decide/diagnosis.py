@@ -7,7 +7,7 @@ from collections.abc import Callable
 from evictune.api.observation import Idle, Reading, Unknown, Value
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
-from evictune.decide.situation import Situation, show
+from evictune.decide.situation import Situation, show, show_fraction
 
 # Above this share of KV blocks held by live requests there is no room for another prompt.
 FULL = 0.9
@@ -24,6 +24,15 @@ def diagnose(situation: Situation) -> Regime:
         if found is not None:
             return found
     return Reason.UNKNOWN, "No regime fits the readings."
+
+
+def _restarting(situation: Situation) -> Regime | None:
+    """The only engine that restarts on request is no mystery."""
+    pending = situation.memory.pending
+    if pending is None or pending.turn is None or not pending.restarting:
+        return None
+    fraction = show_fraction(pending.change_to)
+    return Reason.SETTLING, f"Pod {pending.turn.pod} restarts for {fraction}."
 
 
 def _unknown(situation: Situation) -> Regime | None:
@@ -172,6 +181,7 @@ def _why(reading: Reading) -> str:
 
 
 _CHECKS: tuple[Callable[[Situation], Regime | None], ...] = (
+    _restarting,
     _unknown,
     _idle,
     _not_eligible,

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evictune.api.decision import Applied, DecisionRecord, Memory, Pending, WriteKnobs
-from evictune.api.knobs import KnobDocument, KnobValues
+from evictune.api.decision import Applied, DecisionRecord, Memory, Quarantined, Turn, WriteKnobs
+from evictune.api.knobs import KnobDocument
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
-from evictune.decide.situation import Situation, Step, identity, release, show
+from evictune.decide.changes import write
+from evictune.decide.situation import (
+    QUARANTINE_MOST,
+    Situation,
+    Step,
+    identity,
+    release,
+    show,
+)
 
 # A document that is lost this often within so many seconds is taken away on purpose.
 FIGHT_LIMIT = 2
 FIGHT_MEMORY = 3600.0
+# For so long after a memory fraction was kept, an engine that ends by itself counts against it: an
+# engine that takes too much dies with the first burst that needs what is left of the memory.
+TRIAL = 3600.0
+DAY = 86400.0
 
 
 def reconcile(situation: Situation) -> Memory:
@@ -42,6 +54,7 @@ def _past(situation: Situation) -> Memory:
     by then stays away for longer.
     """
     memory, now, scale = situation.memory, situation.now, situation.memory.scale
+    trial = memory.trial
     regime, pending, changed = memory.regime, memory.pending, memory.last_change_time
     if pending is not None:
         acknowledged = pending.acknowledged_time
@@ -49,9 +62,10 @@ def _past(situation: Situation) -> Memory:
             pending,
             start_time=min(pending.start_time, now),
             acknowledged_time=None if acknowledged is None else min(acknowledged, now),
+            turns=tuple(_turn_past(each, now) for each in pending.turns),
         )
     left = (
-        replace(each, until=min(each.until, now + situation.pause(each.times)))
+        replace(each, until=min(each.until, now + _longest(situation, each)))
         for each in memory.quarantine
     )
     if scale is not None and scale.changed is not None:
@@ -63,6 +77,23 @@ def _past(situation: Situation) -> Memory:
         last_change_time=None if changed is None else min(changed, now),
         quarantine=tuple(each for each in left if each.until + situation.pause(each.times) > now),
         scale=scale,
+        trial=trial and replace(trial, until=min(trial.until, now + TRIAL)),
+        disruptions=tuple(min(each, now) for each in memory.disruptions if each > now - DAY),
+    )
+
+
+def _longest(situation: Situation, left: Quarantined) -> float:
+    """How long a value may stay in quarantine, seconds."""
+    of_memory = left.values.fraction is not None
+    return QUARANTINE_MOST if of_memory else situation.pause(left.times)
+
+
+def _turn_past(turn: Turn, now: float) -> Turn:
+    return replace(
+        turn,
+        start_time=min(turn.start_time, now),
+        back_time=None if turn.back_time is None else min(turn.back_time, now),
+        warm_time=None if turn.warm_time is None else min(turn.warm_time, now),
     )
 
 
@@ -72,17 +103,19 @@ def keep_alive(situation: Situation, step: Step) -> Step:
     It is renewed at half of its life, with the revision unchanged, and restored where it was
     lost. One that belongs to a policy which was deleted is taken over before it is collected.
     """
-    memory, document = situation.memory, situation.observation.document
-    wanted, values = _wanted(memory)
-    if wanted is None or values is None or not situation.may_write:
+    document, written = situation.observation.document, _wanted(situation)
+    if written is None or not situation.may_write:
         return step
-    ttl = situation.policy.spec.behavior.knob_ttl
-    written = WriteKnobs(wanted.revision, values, ttl)
-    if document is not None and carries(document, wanted.revision, values):
+    asks = situation.memory.pending is not None and situation.memory.pending.restarting
+    expired = document is None or document.expires <= situation.now
+    if document is not None and carries(document, written):
         # More than its whole life: knobTTL was shortened, or a clock was set back.
-        due = not ttl / 2 < document.expires - situation.now <= ttl or not document.owned
-        return replace(step, effects=(written,)) if due else step
-    return step if situation.suspended else _restored(situation, step, written)
+        rest, ttl = document.expires - situation.now, written.ttl
+        due = not ttl / 2 < rest <= ttl or not document.owned
+        # An engine follows a word again once it is renewed, which may be no time for a restart.
+        return replace(step, effects=(written,)) if due and not (asks and expired) else step
+    # A document that asks for a restart is written where that is decided.
+    return step if situation.suspended or asks else _restored(situation, step, written)
 
 
 def _restored(situation: Situation, step: Step, written: WriteKnobs) -> Step:
@@ -104,15 +137,22 @@ def _restored(situation: Situation, step: Step, written: WriteKnobs) -> Step:
     return replace(step, effects=(written,), records=(*step.records, record))
 
 
-def carries(document: KnobDocument | None, revision: int, values: KnobValues) -> bool:
-    """Whether the document holds this change."""
-    return document is not None and document.revision == revision and document.values == values
+def carries(document: KnobDocument | None, written: WriteKnobs) -> bool:
+    """Whether the document holds what was or will be written."""
+    return (
+        document is not None
+        and document.revision == written.revision
+        and document.values == written.values
+        and dict(document.pods) == dict(written.pods)
+    )
 
 
-def _wanted(memory: Memory) -> tuple[Pending | Applied | None, KnobValues | None]:
+def _wanted(situation: Situation) -> WriteKnobs | None:
     """What the document shall hold. Stock LRU that was acknowledged needs no document."""
+    memory = situation.memory
     if memory.pending is not None:
-        return memory.pending, memory.pending.change_to
-    if memory.applied is None or memory.applied.values.stock:
-        return None, None
-    return memory.applied, memory.applied.values
+        return write(situation, memory.pending)
+    if memory.applied is None or memory.applied.values.untouched:
+        return None
+    ttl = situation.policy.spec.behavior.knob_ttl
+    return WriteKnobs(memory.applied.revision, memory.applied.values, ttl)

@@ -25,12 +25,25 @@ from evictune.decide.conditions import conditions
 from evictune.decide.diagnosis import diagnose
 from evictune.decide.document import keep_alive, reconcile
 from evictune.decide.guardrails import guard
+from evictune.decide.memory_changes import afterwards, begin_memory
+from evictune.decide.memory_wishes import MEMORY_GUARDRAILS, memory_wish
 from evictune.decide.protocol import advance
-from evictune.decide.situation import Hold, Situation, Step, identity, remember, sentence, show
+from evictune.decide.situation import (
+    Hold,
+    Situation,
+    Step,
+    identity,
+    remember,
+    sentence,
+    show,
+    show_fraction,
+)
 from evictune.decide.wishes import Wish, wish
 
 # Of the records kept, so many at most tell that the regime changed.
 MAX_REGIMES = 3
+# Where one of these holds a value back, it is told as a recommendation.
+_SHOWN_ONLY = (Reason.RECOMMEND_ONLY, Reason.FLEET_SWITCH, Reason.DISRUPTION_NEVER)
 
 
 def decide(
@@ -39,7 +52,8 @@ def decide(
     """One tick. `now`: seconds since the epoch. The same arguments give the same decision."""
     # Whichever engine was read first, the same one is named first.
     engines = sorted(observation.engines, key=lambda engine: (engine.pod, engine.engine))
-    observation = replace(observation, engines=tuple(engines))
+    pods = sorted(observation.pods, key=lambda pod: (pod.name, pod.uid))
+    observation = replace(observation, engines=tuple(engines), pods=tuple(pods))
     start = Situation(policy, memory, observation, now)
     situation = replace(start, memory=replace(reconcile(start), scale=_scale(start)))
     regime, changed = _regime(situation)
@@ -103,14 +117,35 @@ def _consider(situation: Situation) -> Step:
     """No change is under way: is one wanted, and may it be made?"""
     regime = situation.memory.regime
     name = regime.name if regime else Reason.UNKNOWN
+    ended = afterwards(situation)
+    if ended is not None:
+        return ended
     wanted = wish(situation, name)
     if wanted is None:
-        return _nothing_wanted(situation, name)
+        # Live knobs before restarts.
+        larger = memory_wish(situation, name)
+        return _consider_memory(situation, larger) if larger else _nothing_wanted(situation, name)
     allowed, holds = guard(situation, wanted)
     situation = _recommended(situation, allowed)
     if holds:
         return Step(situation.memory, records=_told(situation, allowed, holds), holds=holds)
     return _change(situation, allowed)
+
+
+def _consider_memory(situation: Situation, wanted: Wish) -> Step:
+    """A memory fraction is wanted: may engines be restarted for it?"""
+    allowed, holds = guard(situation, wanted, MEMORY_GUARDRAILS)
+    fits = allowed.target != situation.present and Reason.AT_BOUND not in dict(holds)
+    memory = situation.memory
+    situation = replace(situation, memory=replace(memory, recommendation=None))
+    if fits:
+        situation = _recommended(situation, allowed)
+    if holds:
+        told = _told(situation, allowed, holds) if fits else ()
+        return Step(situation.memory, records=told, holds=holds)
+    why = memory.regime.message if memory.regime else ""
+    message = f"{sentence(show_fraction(allowed.target))}, {allowed.basis}. {why}"
+    return begin_memory(situation, allowed, sentence(message))
 
 
 def _nothing_wanted(situation: Situation, regime: Reason) -> Step:
@@ -148,7 +183,7 @@ def _told(
     reasons = [reason for reason, _ in holds]
     if reasons == [Reason.EXHAUSTED] and not _told_since_change(situation, Reason.EXHAUSTED):
         return (_note(situation, wanted, Reason.EXHAUSTED, sentence(holds[0][1])),)
-    shown = Reason.RECOMMEND_ONLY in reasons or Reason.FLEET_SWITCH in reasons
+    shown = any(reason in reasons for reason in _SHOWN_ONLY)
     if shown and not _last_recommended(situation, wanted):
         message = f"{sentence(show(wanted.target))} would be set: {wanted.basis}."
         return (_note(situation, wanted, Reason.RECOMMENDED, message),)

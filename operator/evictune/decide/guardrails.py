@@ -18,10 +18,15 @@ from evictune.decide.wishes import Wish, is_steady, within
 Guardrail = Callable[[Situation, Wish], Hold | Wish | None]
 
 
-def guard(situation: Situation, wish: Wish) -> tuple[Wish, tuple[Hold, ...]]:
-    """The wish as clamped, and what holds it back; nothing: it may be carried out."""
+def guard(
+    situation: Situation, wish: Wish, chain: tuple[Guardrail, ...] | None = None
+) -> tuple[Wish, tuple[Hold, ...]]:
+    """The wish as clamped, and what holds it back; nothing: it may be carried out.
+
+    chain: in place of what an order of eviction has to pass.
+    """
     holds: list[Hold] = []
-    for check in GUARDRAILS:
+    for check in GUARDRAILS if chain is None else chain:
         found = check(situation, wish)
         if isinstance(found, Wish):
             wish = found
@@ -104,7 +109,7 @@ def enough_samples(situation: Situation, wish: Wish) -> Hold | None:
 
 def not_quarantined(situation: Situation, wish: Wish) -> Hold | None:
     """What was worse under like traffic is not tried again, unless it is the best there is."""
-    record = situation.tried.get(wish.target)
+    record = situation.tried.get(wish.target.order)
     if record is not None and not wish.exhausted and wish.target != situation.present:
         rest = format_duration(round(record.until - situation.now))
         return Reason.QUARANTINED, f"{show(wish.target)} was left ({record.reason}); for {rest} yet"

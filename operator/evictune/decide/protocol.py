@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evictune.api.decision import Baseline, DecisionRecord, Pending, Phase
-from evictune.api.knobs import KnobValues
+from evictune.api.decision import Baseline, Pending, Phase
 from evictune.api.observation import Interval
 from evictune.api.policy import Mode
 from evictune.api.quantity import format_duration
@@ -19,14 +18,20 @@ from evictune.decide.changes import (
     POLL,
     abandon,
     finish,
+    held,
     is_allowed,
+    moved,
     record_of,
     revert,
+    silent_engines,
     write,
 )
 from evictune.decide.document import carries
+from evictune.decide.fractions import allows
+from evictune.decide.memory_changes import take_back
 from evictune.decide.objectives import show_interval
-from evictune.decide.situation import Hold, Situation, Step, follows, sentence, show
+from evictune.decide.restarts import MEMORY_STAGES
+from evictune.decide.situation import Situation, Step, sentence, show, show_fraction
 from evictune.decide.traffic import alike
 from evictune.decide.verdict import Outcome, compare, share_above
 
@@ -40,7 +45,9 @@ PATIENCE = 4.0
 def advance(situation: Situation) -> Step:
     """Carry the pending change as far as the facts allow."""
     step = Step(situation.memory)
-    for stage in (_interrupted, _written, _acknowledged, _settled):
+    before = situation.memory.pending
+    stages = MEMORY_STAGES if before and before.of_memory else _STAGES
+    for stage in (_interrupted, *stages):
         pending = step.memory.pending
         if pending is None:
             break
@@ -56,7 +63,7 @@ def advance(situation: Situation) -> Step:
 def _interrupted(situation: Situation, pending: Pending) -> Step | None:
     """What ends or freezes a change from outside."""
     document, suspended = situation.observation.document, situation.suspended
-    written = carries(document, pending.revision, pending.change_to)
+    written = carries(document, write(situation, pending))
     if situation.observation.conflict:
         memory = replace(situation.memory, applied=None)
         return abandon(replace(situation, memory=memory), pending, situation.observation.conflict)
@@ -64,31 +71,47 @@ def _interrupted(situation: Situation, pending: Pending) -> Step | None:
         return abandon(situation, pending, f"the document has revision {document.revision}")
     if not situation.may_write:
         return abandon(situation, pending, _withdrawn(situation), in_force=written)
+    if pending.of_memory:
+        return _memory_interrupted(situation, pending, written=written)
+    if situation.knobs is None:
+        return abandon(situation, pending, "spec.knobs.tlru is gone", in_force=written)
     if not is_allowed(situation, pending.change_to):
         why = f"spec.knobs no longer allows {show(pending.change_to)}"
         return abandon(situation, pending, why, in_force=written)
     if suspended and pending.phase is Phase.WRITING and not written:
         return abandon(situation, pending, suspended[1])
-    return _hold(situation, suspended) if suspended else None
+    return held(situation, suspended) if suspended else None
+
+
+def _memory_interrupted(situation: Situation, pending: Pending, *, written: bool) -> Step | None:
+    """The same for a change of the memory fraction, some of whose engines may have it already."""
+    suspended = situation.suspended
+    if not pending.revert_of and not allows(situation, pending.change_to):
+        why = f"spec.knobs no longer allows {show_fraction(pending.change_to)}"
+        return take_back(situation, pending, Reason.ABANDONED, why)
+    if suspended and pending.phase is Phase.WRITING and not written and len(pending.turns) == 1:
+        return abandon(situation, pending, suspended[1])
+    return held(situation, suspended) if suspended else None
 
 
 def _withdrawn(situation: Situation) -> str:
     """Why the document may no longer be written."""
-    if situation.knobs is None:
-        return "spec.knobs.tlru is gone"
+    if situation.knobs is None and situation.fractions is None:
+        return "spec.knobs names nothing any more"
     if situation.policy.spec.mode is not Mode.AUTO:
         return "spec.mode is no longer Auto"
     return "fleet.mode of the operator's configuration is no longer Auto"
 
 
 def _written(situation: Situation, pending: Pending) -> Step | None:
-    if pending.phase is not Phase.WRITING:
+    # A phase that only a memory fraction goes through, of another version: from the first step on.
+    if pending.phase in (Phase.ACKNOWLEDGING, Phase.SETTLING):
         return None
-    if not carries(situation.observation.document, pending.revision, pending.change_to):
+    if not carries(situation.observation.document, write(situation, pending)):
         return Step(situation.memory, (write(situation, pending),), next_check=POLL)
     message = f"The knob document has revision {pending.revision}: {show(pending.change_to)}."
     told = record_of(situation, pending, Reason.WRITTEN, message)
-    return _moved(situation, replace(pending, phase=Phase.ACKNOWLEDGING), told)
+    return moved(situation, replace(pending, phase=Phase.ACKNOWLEDGING), told)
 
 
 def _acknowledged(situation: Situation, pending: Pending) -> Step | None:
@@ -101,30 +124,12 @@ def _acknowledged(situation: Situation, pending: Pending) -> Step | None:
         message = f"{engines} revision {pending.revision} in force: {show(pending.change_to)}."
         told = record_of(situation, pending, Reason.ACKNOWLEDGED, message)
         settling = replace(pending, phase=Phase.SETTLING, acknowledged_time=situation.now)
-        return _moved(situation, settling, told)
+        return moved(situation, settling, told)
     if situation.now - pending.start_time <= ACKNOWLEDGE_LIMIT:
         message = f"revision {pending.revision} is not yet in force: {silent}"
-        return _hold(situation, (Reason.POLICY_NOT_ACTIVE, message), POLL)
+        return held(situation, (Reason.POLICY_NOT_ACTIVE, message), POLL)
     limit = format_duration(ACKNOWLEDGE_LIMIT)
     return _give_up(situation, pending, f"not in force within {limit}: {silent}")
-
-
-def silent_engines(situation: Situation, revision: int, values: KnobValues) -> str | None:
-    """Who has not acknowledged, in words; None: every ready engine has."""
-    engines = situation.observation.engines
-    if not engines:
-        return "no engine is ready"
-    silent = [
-        engine for engine in engines if engine.revision != revision or not follows(engine, values)
-    ]
-    if not silent:
-        return None
-    first = silent[0]
-    refused = f" (it refused the document: {first.refused_document})"
-    return (
-        f"{len(silent)} of {len(engines)} engines, such as engine {first.engine} of pod {first.pod}"
-        f"{refused if first.refused_document else ''}"
-    )
 
 
 def _give_up(situation: Situation, pending: Pending, why: str) -> Step:
@@ -149,7 +154,7 @@ def _settled(situation: Situation, pending: Pending) -> Step | None:
     rest = since + situation.settle - situation.now
     if rest > 0:
         message = f"the verdict is due in {format_duration(round(rest, 1))}"
-        return _hold(situation, (Reason.SETTLING, message), max(rest, 0.1))
+        return held(situation, (Reason.SETTLING, message), max(rest, 0.1))
     return _unrest(situation, since) or _judged(situation, pending)
 
 
@@ -157,12 +162,12 @@ def _unrest(situation: Situation, since: float) -> Step | None:
     """A verdict waits for pods that come, go or are cold, though not for ever."""
     if situation.observation.target.rollout_in_progress:
         message = "the verdict waits for the rollout to end"
-        return _hold(situation, (Reason.ROLLOUT_IN_PROGRESS, message))
+        return held(situation, (Reason.ROLLOUT_IN_PROGRESS, message))
     if not situation.unrest or situation.now - since > PATIENCE * situation.settle:
         return None
     rest = format_duration(round(situation.unrest, 1))
     message = f"the verdict waits until pods that came or went are warm, for {rest} yet"
-    return _hold(situation, (Reason.REPLICAS_CHANGED, message))
+    return held(situation, (Reason.REPLICAS_CHANGED, message))
 
 
 def _acknowledge_again(situation: Situation, pending: Pending, silent: str) -> Step:
@@ -171,14 +176,14 @@ def _acknowledge_again(situation: Situation, pending: Pending, silent: str) -> S
         pending, phase=Phase.ACKNOWLEDGING, start_time=situation.now, acknowledged_time=None
     )
     hold = (Reason.POLICY_NOT_ACTIVE, f"no longer in force everywhere: {silent}")
-    return replace(_moved(situation, again), holds=(hold,), next_check=POLL)
+    return replace(moved(situation, again), holds=(hold,), next_check=POLL)
 
 
 def _judged(situation: Situation, pending: Pending) -> Step:
     """The verdict."""
     ttft, objective = situation.ttft, situation.objectives[0]
     if ttft is None:
-        return _hold(situation, (Reason.SAMPLES, f"the verdict waits: {objective.message}"))
+        return held(situation, (Reason.SAMPLES, f"the verdict waits: {objective.message}"))
     outcome = compare(pending.baseline, ttft, objective.met is True, situation.tolerance)
     told = (
         f"{sentence(show(pending.change_to))} {outcome.value}: {objective.name} "
@@ -220,9 +225,4 @@ def _incomparable(situation: Situation, pending: Pending) -> str:
     return ""
 
 
-def _moved(situation: Situation, pending: Pending, *records: DecisionRecord) -> Step:
-    return Step(replace(situation.memory, pending=pending), records=records, next_check=POLL)
-
-
-def _hold(situation: Situation, hold: Hold, next_check: float | None = None) -> Step:
-    return Step(situation.memory, holds=(hold,), next_check=next_check)
+_STAGES = (_written, _acknowledged, _settled)

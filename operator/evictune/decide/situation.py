@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from evictune.api.decision import Baseline, DecisionRecord, Effect, Memory, Quarantined
+from evictune.api.disruption import Disruption, FractionRange
 from evictune.api.knobs import STOCK_LRU, KnobValues
 from evictune.api.observation import (
     EngineObservation,
@@ -17,6 +18,7 @@ from evictune.api.observation import (
     Value,
 )
 from evictune.api.policy import EvictionPolicy, FleetMode, Mode, TLRUKnobs
+from evictune.api.quantity import format_fraction
 from evictune.api.reasons import Reason
 from evictune.api.status_schema import MAX_QUARANTINE
 from evictune.decide.objectives import Objective, judge
@@ -86,6 +88,16 @@ class Situation:
         return self.policy.spec.knobs.tlru
 
     @property
+    def fractions(self) -> FractionRange | None:
+        """The bounds of the memory fraction, if it may be turned."""
+        return self.policy.spec.knobs.gpu_memory_utilization
+
+    @property
+    def disruption(self) -> Disruption:
+        """How far engines may be restarted."""
+        return self.policy.spec.behavior.disruption
+
+    @property
     def may_write(self) -> bool:
         """Whether the knob document is ours to write or renew at all."""
         mode = self.policy.spec.mode
@@ -93,7 +105,7 @@ class Situation:
             mode is Mode.AUTO
             and not self.observation.fleet.limits(mode)
             and not self.observation.conflict
-            and self.knobs is not None
+            and (self.knobs is not None or self.fractions is not None)
         )
 
     @property
@@ -152,12 +164,14 @@ class Situation:
 
     @property
     def tried(self) -> Mapping[KnobValues, Quarantined]:
-        """Values tried and left under like traffic, and not yet forgotten."""
+        """Orders of eviction tried and left under like traffic, and not yet forgotten."""
         traffic = self.fingerprint
         return {
             each.values: each
             for each in sorted(self.memory.quarantine, key=lambda each: each.until)
-            if each.until > self.now and alike(each.fingerprint, traffic)
+            if each.until > self.now
+            and each.values.fraction is None
+            and alike(each.fingerprint, traffic)
         }
 
     @property
@@ -181,7 +195,8 @@ class Situation:
         return max(first, min(first * 2.0 ** min(times - 1, 32), QUARANTINE_MOST))
 
     def quarantined(self, values: KnobValues, reason: Reason) -> Quarantined:
-        """The record of leaving `values` now, with what is measured with them."""
+        """The record of leaving an order of eviction now, with what is measured with it."""
+        values = values.order
         traffic = self.fingerprint
         before = [
             each.times
@@ -212,10 +227,10 @@ class Step:
 
 
 def follows(engine: EngineObservation, values: KnobValues) -> bool:
-    """Whether an engine shows that it has the values in force."""
+    """Whether an engine shows that it has the order of eviction in force."""
     if engine.in_force is None:
         return False
-    return engine.in_force == values or (engine.in_force.stock and values.stock)
+    return engine.in_force == values.order or (engine.in_force.stock and values.stock)
 
 
 def remember(memory: Memory, record: Quarantined) -> Memory:
@@ -234,12 +249,12 @@ def remember(memory: Memory, record: Quarantined) -> Memory:
 
 
 def release(memory: Memory, values: KnobValues, now: float) -> Memory:
-    """Memory in which the value is not in quarantine, since it is in force.
+    """Memory in which the order of eviction is not in quarantine, since it is in force.
 
     How often it was left stays known for a while.
     """
     kept = (
-        replace(each, until=min(each.until, now)) if each.values == values else each
+        replace(each, until=min(each.until, now)) if each.values == values.order else each
         for each in memory.quarantine
     )
     return replace(memory, quarantine=tuple(kept))
@@ -254,9 +269,17 @@ def count_of(reading: Reading) -> float | None:
 
 def show(values: KnobValues) -> str:
     """Values for people."""
-    if values.stock:
-        return "stock LRU"
-    return f"T-LRU with xi {values.xi_tokens}, qHat {values.q_hat_tokens}"
+    order = "stock LRU"
+    if not values.stock:
+        order = f"T-LRU with xi {values.xi_tokens}, qHat {values.q_hat_tokens}"
+    return order if values.fraction is None else f"{order}, {show_fraction(values)}"
+
+
+def show_fraction(values: KnobValues) -> str:
+    """The memory fraction for people."""
+    if values.fraction is None:
+        return "the manifest's memory fraction"
+    return f"memory fraction {format_fraction(values.fraction)}"
 
 
 def identity(policy: EvictionPolicy, label: object, now: float) -> str:

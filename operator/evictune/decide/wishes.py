@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evictune.api.knobs import KnobValues
 from evictune.api.observation import Value
@@ -16,25 +16,29 @@ from evictune.decide.situation import Situation, count_of
 DEFAULT_BLOCK_TOKENS = 32
 _VERDICTS = (Reason.KEPT, Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE, Reason.REVERTED)
 # Regimes in which no reading says what a change would do.
-_NOTHING_TO_JUDGE = (Reason.UNKNOWN, Reason.IDLE, Reason.NOT_ELIGIBLE, Reason.STALLED)
+NOTHING_TO_JUDGE = (Reason.UNKNOWN, Reason.IDLE, Reason.NOT_ELIGIBLE, Reason.STALLED)
 _UNPROVEN = (Reason.NO_DIFFERENCE, Reason.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """target: within bounds; uncapped: without them. exhausted: nothing better is left to try."""
+    """target: within bounds; uncapped: without them. exhausted: nothing better is left to try.
+
+    covers: of a memory fraction, the share (0..1) of what waiting requests need that it adds.
+    """
 
     target: KnobValues
     uncapped: KnobValues
     reason: Reason
     basis: str
     exhausted: bool = False
+    covers: float | None = None
 
 
 def wish(situation: Situation, regime: Reason) -> Wish | None:
     """The value wanted, or None: nothing is wanted, or it cannot be told which."""
     knobs = situation.knobs
-    if knobs is None or regime in _NOTHING_TO_JUDGE:
+    if knobs is None or regime in NOTHING_TO_JUDGE:
         return None
     repair = within(situation.present, knobs)
     if repair != situation.present:
@@ -46,13 +50,16 @@ def wish(situation: Situation, regime: Reason) -> Wish | None:
 
 
 def within(values: KnobValues, knobs: TLRUKnobs) -> KnobValues:
-    """The nearest values within bounds; stock LRU is always allowed."""
+    """The nearest order of eviction within bounds; stock LRU is always allowed."""
     if values.xi_tokens is None:
         return values
     q_hat = values.q_hat_tokens
-    return KnobValues(
-        _clamp(values.xi_tokens, knobs.xi_tokens),
-        _clamp(knobs.q_hat_tokens.minimum if q_hat is None else q_hat, knobs.q_hat_tokens),
+    return replace(
+        values,
+        xi_tokens=_clamp(values.xi_tokens, knobs.xi_tokens),
+        q_hat_tokens=_clamp(
+            knobs.q_hat_tokens.minimum if q_hat is None else q_hat, knobs.q_hat_tokens
+        ),
     )
 
 
@@ -77,8 +84,8 @@ def _searched(situation: Situation, knobs: TLRUKnobs) -> Wish | None:
     # is a smaller xi; what growth is usual, the readings do not say.
     q_hat = knobs.q_hat_tokens.minimum
     return Wish(
-        target=_values(choice, q_hat),
-        uncapped=_values(free, q_hat),
+        target=_values(choice, q_hat).at(present.fraction),
+        uncapped=_values(free, q_hat).at(present.fraction),
         reason=Reason.REUSE_LOST,
         basis=choice.basis + _growth(situation, q_hat),
         exhausted=choice.exhausted,
