@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evictune.api.knobs import KnobValues
 from evictune.api.policy import EvictionPolicy, Mode
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_duration, format_fraction
 from evictune.api.reasons import REASONS, Reason
 from evictune.console.paper import Paper
 from evictune.console.subjects import Source, Subject
@@ -108,11 +108,17 @@ def _columns(heads: Sequence[str], values: Sequence[KnobValues]) -> list[str]:
         ["xiTokens", *(_number(each.xi_tokens) for each in values)],
         ["qHatTokens", *(_number(each.q_hat_tokens) for each in values)],
     ]
+    if any(each.fraction is not None for each in values):
+        rows.append(["gpuMemoryUtilization", *(_fraction(each) for each in values)])
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _fraction(values: KnobValues) -> str:
+    return _ABSENT if values.fraction is None else format_fraction(values.fraction)
 
 
 def _number(value: int | None) -> str:

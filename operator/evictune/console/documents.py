@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evictune.api.knobs import KnobValues
+from evictune.api.quantity import format_fraction
 from evictune.api.reasons import REASONS
 from evictune.api.times import format_time
 from evictune.console.difference import differs, holding
@@ -45,6 +46,7 @@ def explain_item(subject: Subject, now: float) -> Json:
         "inForce": _in_force(subject, now),
         "pending": status.get("pending"),
         "recommendation": status.get("recommendation"),
+        "holds": list(status.get("holds") or ()),
         "conditions": [{**each, "remedy": remedy_of(each)} for each in conditions],
         "decisions": list(status.get("decisions") or ()),
         "quarantine": list(status.get("quarantine") or ()),
@@ -113,12 +115,12 @@ def _in_force(subject: Subject, now: float) -> Json:
 
 
 def _values(values: KnobValues) -> Json:
-    if values.stock:
-        return {"policy": "lru", "xiTokens": None, "qHatTokens": None}
+    fraction = values.fraction
     return {
-        "policy": "t-lru",
+        "policy": "lru" if values.stock else "t-lru",
         "xiTokens": values.xi_tokens,
         "qHatTokens": values.q_hat_tokens,
+        "gpuMemoryUtilization": None if fraction is None else format_fraction(fraction),
     }
 
 

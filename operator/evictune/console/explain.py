@@ -57,6 +57,7 @@ def render(subject: Subject, paper: Paper) -> str:
             _in_force(subject, paper),
             _under_way(memory, paper),
             _recommended(memory, paper),
+            _held(policy, paper),
             _conditions(policy, paper),
             _decisions(memory, paper),
             _quarantine(memory, paper),
@@ -142,11 +143,15 @@ def _share(text: str) -> str:
         return text
 
 
-def _engines(engines: Mapping[str, int]) -> str:
+def _engines(engines: Mapping[str, Any]) -> str:
     parts = [f"{engines.get('ready', 0)} of {engines.get('total', 0)} pods ready"]
     parts.append(f"{engines.get('acknowledged', 0)} acknowledged")
     if engines.get("ineligible"):
         parts.append(f"{engines['ineligible']} cannot use T-LRU")
+    if engines.get("gpuMemoryUtilization"):
+        parts.append(f"memory fraction {engines['gpuMemoryUtilization']}")
+    if engines.get("kvBlocks"):
+        parts.append(f"{engines['kvBlocks']} KV blocks each")
     return ", ".join(parts)
 
 
@@ -180,6 +185,9 @@ def _under_way(memory: Memory, paper: Paper) -> list[str]:
     began = paper.ago(pending.start_time)
     lines += paper.row("phase", f"{pending.phase}, begun {began}, revision {pending.revision}")
     lines += paper.row("why", f"{pending.reason}: {pending.reason.meaning}")
+    if pending.turn is not None:
+        pods = ", ".join(turn.pod for turn in pending.turns)
+        lines += paper.row("restarted", f"{pods}; the last one is under way")
     if pending.revert_of:
         lines += paper.row("takes back", pending.revert_of)
     return lines
@@ -193,6 +201,18 @@ def _recommended(memory: Memory, paper: Paper) -> list[str]:
     if wanted.uncapped != wanted.target:
         lines += paper.row("without bounds", show(wanted.uncapped))
     return lines + paper.row("because", wanted.basis)
+
+
+def _held(policy: EvictionPolicy, paper: Paper) -> list[str]:
+    """What kept a memory fraction from being set at the last look, each with its remedy."""
+    holds: Iterable[Mapping[str, str]] = policy.status.get("holds") or ()
+    lines = []
+    for each in holds:
+        lines += paper.row(each["reason"], each["message"])
+        reason = REASONS.get(each["reason"])
+        if reason is not None and reason.remedy:
+            lines += paper.row("", f"→ {reason.remedy}")
+    return [*paper.headed("Held back"), *lines] if lines else []
 
 
 def _conditions(policy: EvictionPolicy, paper: Paper) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from evictune.api.decision import DecisionRecord, Memory
 from evictune.api.knobs import KnobValues
+from evictune.api.quantity import format_fraction
 from evictune.api.reasons import Reason
 from evictune.console.paper import Paper
 from evictune.console.subjects import Subject
@@ -22,14 +23,23 @@ VERDICTS = (
     Reason.NO_DIFFERENCE,
     Reason.INCONCLUSIVE,
     Reason.REVERTED,
+    Reason.ENGINE_FAILED,
     Reason.ABANDONED,
 )
-NOTES = (Reason.RECOMMENDED, Reason.RESTORED, Reason.WRITE_REFUSED)
+NOTES = (
+    Reason.RECOMMENDED,
+    Reason.RESTORED,
+    Reason.WRITE_REFUSED,
+    Reason.ENGINE_RESTARTED,
+    Reason.CANARY_PASSED,
+    Reason.MANIFEST_CHANGED,
+)
 UNDER_WAY = "UnderWay"
 UNTOLD = "Untold"
 _COLORS = {
     str(Reason.KEPT): "32",
     str(Reason.REVERTED): "31",
+    str(Reason.ENGINE_FAILED): "31",
     str(Reason.ABANDONED): "31",
     UNDER_WAY: "33",
 }
@@ -147,6 +157,8 @@ def change_text(before: KnobValues | None, after: KnobValues | None) -> str:
     """A change in few characters: what stays the same is told once."""
     if before is None or after is None:
         return ""
+    if before.fraction != after.fraction:
+        return f"memory fraction {_fraction(before)} → {_fraction(after)}"
     if before.stock or after.stock:
         return f"{_short(before)} → {_short(after)}"
     q_hat = f", qHat {after.q_hat_tokens}"
@@ -157,6 +169,10 @@ def change_text(before: KnobValues | None, after: KnobValues | None) -> str:
 
 def _short(values: KnobValues) -> str:
     return "stock LRU" if values.stock else f"xi {values.xi_tokens}, qHat {values.q_hat_tokens}"
+
+
+def _fraction(values: KnobValues) -> str:
+    return "manifest's" if values.fraction is None else format_fraction(values.fraction)
 
 
 def render(subjects: Sequence[Subject], paper: Paper, *, steps: bool) -> str:

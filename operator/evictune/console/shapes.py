@@ -85,6 +85,7 @@ def _explain() -> dict[str, Schema]:
         "inForce": _in_force(),
         "pending": _or_null(_status("pending")),
         "recommendation": _or_null(_status("recommendation")),
+        "holds": _status("holds"),
         "conditions": _list(told, "status.conditions, each with its remedy."),
         "decisions": _status("decisions"),
         "quarantine": _status("quarantine"),
@@ -156,6 +157,9 @@ def _values(description: str) -> Schema:
             "policy": {"enum": ["lru", "t-lru"], "description": "The order of eviction."},
             "xiTokens": _nullable("integer", "xi in tokens."),
             "qHatTokens": _nullable("integer", "qHat in tokens."),
+            "gpuMemoryUtilization": _nullable(
+                "string", "The memory fraction; null: each manifest's own."
+            ),
         },
         description=description,
     )
