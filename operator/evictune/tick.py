@@ -184,7 +184,7 @@ class Ticker:
                 "stays so until the ConfigMap is deleted"
             )
         elsewhere = ""
-        if policy.spec.knobs.gpu_memory_utilization is not None:
+        if policy.restarts_engines:
             elsewhere = self._restarts.elsewhere((policy.namespace, policy.name))
         return replace(
             observation,

@@ -41,7 +41,16 @@ orders = st.just(STOCK_LRU) | st.builds(KnobValues, st.integers(1, 10**7), st.in
 fractions = st.none() | st.integers(50, 970).map(lambda number: Decimal(number) / 1000)
 values = st.builds(KnobValues.at, orders, fractions)
 turns = st.lists(
-    st.builds(Turn, words, words, st.integers(0, 99), times, st.none() | times, st.none() | times),
+    st.builds(
+        Turn,
+        words,
+        words,
+        st.integers(1, 99),
+        st.integers(0, 99),
+        times,
+        st.none() | times,
+        st.none() | times,
+    ),
     max_size=3,
 ).map(tuple)
 baseline = st.builds(

@@ -42,7 +42,7 @@ HOLDING = {"kv_usage": Value(0.97), "running": Value(40.0), "waiting": Value(3.0
 def memory_policy(disruption: dict[str, Any] | None = None, **spec: Any) -> EvictionPolicy:
     """A policy with both knobs; by default engines may be restarted where there are two."""
     allowed = {"policy": "WhenRedundant"} if disruption is None else disruption
-    behavior = {"disruption": allowed, **spec.pop("behavior", {})}
+    behavior = {"interval": "30s", "disruption": allowed, **spec.pop("behavior", {})}
     knobs = {**MEMORY, **spec.pop("knobs", {})}
     return make_policy(knobs=knobs, behavior=behavior, **spec)
 
@@ -59,6 +59,7 @@ class MemoryPod:
     started: float = 0.0
     state: str = "none"
     tried: Decimal | None = None
+    tried_at: int = 0
     words: set[str] = field(default_factory=set)
     values: KnobValues = field(default_factory=lambda: KnobValues(None))
     revision: int = 0
@@ -118,13 +119,15 @@ class MemoryPods:
         if entry is not None and entry.restart:
             pod.words.add(entry.restart)
         if pod.state == "trying" and not asked:
-            pod.state = "dropped"  # ended before it was confirmed
+            pod.state = "dropped"  # ended before it was confirmed: not again at that revision
         if entry is None and self.document is not None and pod.state == "confirmed":
             return  # expired: what has proven itself stays
         self._start(pod, None if entry is None else entry.values.fraction)
 
     def _start(self, pod: MemoryPod, wanted: Decimal | None) -> None:
-        dropped = pod.state == "dropped" and pod.tried == wanted
+        revision = self.document.revision if self.document else 0
+        dropped = pod.state == "dropped" and (pod.tried, pod.tried_at) == (wanted, revision)
+        pod.tried_at = revision
         if wanted is None or wanted == MANIFEST:
             pod.fraction, pod.state, pod.tried = MANIFEST, "none", None
         elif wanted in self.starts_fail or dropped:
@@ -204,7 +207,7 @@ class MemoryWorld(MemoryPods):
     def _pod(self, pod: MemoryPod) -> PodObservation:
         if not pod.ready:
             return PodObservation(pod.name, pod.uid, False, pod.restarts, None, AWAY, AWAY, AWAY)
-        attempt = MemoryAttempt("", MANIFEST, pod.state, pod.tried)
+        attempt = MemoryAttempt("", MANIFEST, pod.state, pod.tried, pod.tried_at)
         more = float(pod.fraction - MANIFEST)
         tail, preemptions = 0.6 - 4 * more, 0.3 - 3 * more
         if pod.fraction in self.useless:

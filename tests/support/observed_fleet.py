@@ -41,7 +41,9 @@ def counted(moment: str, sample: str, page: str = "engine") -> float:
     return float(found)
 
 
-def policy(window: str = "1m", source: str = "default") -> EvictionPolicy:
+def policy(
+    window: str = "1m", source: str = "default", knobs: dict[str, Any] | None = None
+) -> EvictionPolicy:
     ttft = {"quantile": "0.9", "threshold": "50ms", "window": window, "minRequests": 5}
     metadata = {
         "namespace": "serve-a",
@@ -55,6 +57,7 @@ def policy(window: str = "1m", source: str = "default") -> EvictionPolicy:
         "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "owl"},
         "slo": {"ttft": ttft},
         "metrics": {"source": source},
+        "knobs": knobs or {},
     }
     return parse_policy({"metadata": metadata, "spec": spec})
 

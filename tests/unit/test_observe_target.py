@@ -12,7 +12,7 @@ from evictune.api.parse import parse_policy
 from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
 from evictune.kube import ApiError, KubeApi
-from evictune.observe.target import ApiClusterReader, Target
+from evictune.observe.target import ApiClusterReader, AwayPod, Target
 from evictune.observe.workload import selector_text, workload_state
 
 Object = dict[str, Any]
@@ -122,6 +122,34 @@ def test_ready_pods_of_the_deployment_and_no_other_s() -> None:
     assert not target.state.rollout_in_progress
     assert target.state.problem is None
     assert api.selectors == ["app=owl", "app=owl"]
+
+
+def test_pods_that_are_away_are_known_and_restarts_are_the_engine_s() -> None:
+    """A sidecar that restarts says nothing of the engine beside it."""
+
+    def restarted(name: str, ready: bool, engine: int, sidecar: int) -> Object:
+        found = pod(name, ready=ready)
+        found["status"]["containerStatuses"] = [
+            {"name": "sidecar", "restartCount": sidecar},
+            {"name": "engine", "restartCount": engine},
+        ]
+        return found
+
+    pods = [restarted("owl-a", True, 1, 7), restarted("owl-b", False, 3, 9), pod("owl-c")]
+    target = read(FakeApi(workload=workload(), replicasets=[REPLICA_SET], pods=pods))
+    assert [(each.key.pod, each.restarts) for each in target.pods] == [("owl-a", 1), ("owl-c", 0)]
+    assert target.away == (AwayPod("owl-b", "uid-of-owl-b", 3),)
+
+
+def test_an_engine_that_is_away_is_no_pod_that_is_replaced() -> None:
+    away = workload_state("Deployment", workload(availableReplicas=1), 1)
+    assert (away.rollout_in_progress, away.replacing) == (True, False)
+    rolling = workload_state("Deployment", workload(updatedReplicas=1), 2)
+    assert (rolling.rollout_in_progress, rolling.replacing) == (True, True)
+    away = workload_state("StatefulSet", workload(readyReplicas=1), 1)
+    assert (away.rollout_in_progress, away.replacing) == (True, False)
+    scaled = workload_state("StatefulSet", workload(replicas=3), 2)
+    assert (scaled.rollout_in_progress, scaled.replacing) == (True, True)
 
 
 def test_a_replica_set_that_was_given_away_takes_its_pods_along() -> None:

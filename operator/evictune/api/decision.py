@@ -55,12 +55,14 @@ class Baseline:
 class Turn:
     """One pod's turn in a change of the memory fraction; times in seconds since the epoch.
 
-    restarts: of its container, as they were counted when its turn began. back_time: when it was
+    revision: of the document that asks it. restarts: of its container, as they were counted when
+    its turn began. back_time: when it was
     first seen to serve with the new fraction. warm_time: when its cache was first seen to be warm.
     """
 
     pod: str
     uid: str
+    revision: int
     restarts: int
     start_time: float
     back_time: float | None = None

@@ -99,6 +99,7 @@ def _turn_from(body: Json) -> Turn:
     return Turn(
         pod=str(body["name"]),
         uid=str(body.get("uid", "")),
+        revision=int(body.get("revision") or 0),
         restarts=int(body["restarts"]),
         start_time=parse_time(body["startTime"]),
         back_time=_read(parse_time, body.get("backTime")),

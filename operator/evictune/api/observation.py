@@ -85,13 +85,15 @@ class MemoryAttempt:
     """What the plugin says of a pod's memory fraction.
 
     ineligible: why the pod cannot take it from the document, empty if it can. manifest: the
-    command line's own. state: trying, confirmed, dropped or none, of `fraction`.
+    command line's own. state: trying, confirmed, dropped or none, of `fraction` as the document
+    had it at `revision`.
     """
 
     ineligible: str
     manifest: Decimal | None
     state: str
     fraction: Decimal | None = None
+    revision: int = 0
 
 
 @dataclass(frozen=True)

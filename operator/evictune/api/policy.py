@@ -319,3 +319,10 @@ class EvictionPolicy:
     def key(self) -> str:
         """NAMESPACE/NAME."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def restarts_engines(self) -> bool:
+        """Whether engines may restart for it: the memory fraction is a knob, or has been one."""
+        pending: Mapping[str, Any] = self.status.get("pending") or {}
+        begun = "pods" in pending or "trial" in self.status
+        return begun or self.spec.knobs.gpu_memory_utilization is not None

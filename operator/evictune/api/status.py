@@ -67,7 +67,7 @@ def status_of(
 
 def _holds(policy: EvictionPolicy, decision: Decision) -> list[Json]:
     """What holds a wish back: told where engines would be restarted, which people wait for."""
-    if policy.spec.knobs.gpu_memory_utilization is None:
+    if not policy.restarts_engines:
         return []
     told = decision.holds[:MAX_HOLDS]
     return [{"reason": str(reason), "message": message} for reason, message in told]
@@ -159,6 +159,7 @@ def _turn(turn: Turn) -> Json:
     return _present(
         name=turn.pod,
         uid=turn.uid,
+        revision=turn.revision,
         restarts=turn.restarts,
         startTime=_time(turn.start_time),
         backTime=_maybe(_time, turn.back_time),

@@ -89,6 +89,7 @@ def _turns() -> dict[str, Any]:
         "One pod.",
         name=_string("Its name."),
         uid=_string("Its UID."),
+        revision=_integer("Revision of the knob document that asks it to restart."),
         restarts=_integer("How often its container had been restarted when its turn came."),
         startTime=_time("When its turn came."),
         backTime=_time("When it was seen to serve with the new fraction."),

@@ -11,7 +11,7 @@ from evictune.api.observation import MemoryAttempt, PodObservation
 from evictune.api.quantity import format_fraction
 from evictune.api.reasons import Reason
 from evictune.decide.canary import baseline_of
-from evictune.decide.changes import begin, record_of
+from evictune.decide.changes import begin, next_revision, record_of
 from evictune.decide.fractions import has, in_force, manifest, same
 from evictune.decide.left import leave
 from evictune.decide.situation import Situation, Step, sentence, show_fraction
@@ -120,7 +120,7 @@ def failure(
         if pod is None:
             continue
         attempt = pod.memory
-        if attempt is not None and attempt.state == "dropped" and _is_of(attempt, values):
+        if attempt is not None and _is_dropped(attempt, turn, values):
             return f"pod {pod.name} dropped {fraction}: an engine did not start or serve with it"
         if counts and pod.restarts > turn.restarts + 1:
             ended = pod.restarts - turn.restarts - 1
@@ -128,8 +128,11 @@ def failure(
     return None
 
 
-def _is_of(attempt: MemoryAttempt, values: KnobValues) -> bool:
+def _is_dropped(attempt: MemoryAttempt, turn: Turn, values: KnobValues) -> bool:
+    """Whether the pod dropped this fraction since its turn came; an older one may still show."""
     tried, wanted = attempt.fraction, values.fraction
+    if attempt.state != "dropped" or attempt.revision < turn.revision:
+        return False
     return tried is not None and wanted is not None and same(tried, wanted)
 
 
@@ -163,4 +166,4 @@ def _ordinal(name: str) -> tuple[str, int, str]:
 
 
 def turn_of(situation: Situation, pod: PodObservation) -> Turn:
-    return Turn(pod.name, pod.uid, pod.restarts, situation.now)
+    return Turn(pod.name, pod.uid, next_revision(situation), pod.restarts, situation.now)

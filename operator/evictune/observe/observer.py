@@ -185,7 +185,7 @@ def _pods(
     policy: EvictionPolicy, target: Target, pooling: Pooling, plugin: PluginView
 ) -> tuple[PodObservation, ...]:
     """Every pod by itself, where engines may be restarted one by one."""
-    if policy.spec.knobs.gpu_memory_utilization is None:
+    if not policy.restarts_engines:
         return ()
     ready = (_pod(policy, pod, pooling, plugin) for pod in target.pods)
     return (*ready, *(_away(pod) for pod in target.away))

@@ -117,7 +117,8 @@ def _attempt(known: MemoryAttempt, sample: Sample) -> MemoryAttempt:
         manifest = labels.get("source") == "manifest"
         return replace(known, manifest=Decimal(str(sample.value))) if manifest else known
     fraction = Decimal(labels["fraction"]) if labels.get("fraction") else None
-    return replace(known, state=labels["state"], fraction=fraction)
+    revision = int(labels.get("revision") or 0)
+    return replace(known, state=labels["state"], fraction=fraction, revision=revision)
 
 
 @lru_cache(maxsize=1024)
