@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from evictune.api.reasons import Kind, Reason
-from evictune.observe.dialects import PLUGIN_EVICTED, PLUGIN_POLICY, PLUGIN_RECOMPUTED, Measure
+from evictune.observe.dialects import (
+    PLUGIN_EVICTED,
+    PLUGIN_POLICY,
+    PLUGIN_RECOMPUTED,
+    Measure,
+    names_of,
+)
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from dashboards import panels, shared
@@ -47,7 +53,7 @@ def dashboard() -> Dashboard:
         {
             "Now": _figures(),
             "Objective": (_ttft(), _regimes(), _conditions()),
-            "Values": (_applied(), _in_force()),
+            "Values": (_applied(), _in_force(), _fractions()),
             "Cache": (_evicted(), _hits(), _tokens(), _recomputed()),
             "Load": (_usage(), _preemptions(), _requests(), _queueing()),
         },
@@ -212,6 +218,24 @@ def _in_force() -> panels.Panel:
         stacked=True,
         steps=True,
         runbook="evictune-policy-not-active",
+    )
+
+
+def _fractions() -> panels.Panel:
+    labels = "namespace, pod, engine, gpu_memory_utilization"
+    (name,) = names_of(Measure.CACHE_CONFIG)
+    selector = f'{{__name__=~"{"|".join(name.spellings)}",{PODS}}}'
+    found = f"max by ({labels}) ({selector})"
+    return panels.lines(
+        "Engine ranks by the memory fraction in force",
+        "What the engines themselves say they were started with. While a change of the memory "
+        "fraction is under way there are two; each step is one engine that restarted in place.",
+        Query(f"count by (gpu_memory_utilization) ({found})", "{{gpu_memory_utilization}}"),
+        unit="none",
+        stacked=True,
+        steps=True,
+        width=24,
+        runbook="evictune-capacity-bound",
     )
 
 

@@ -307,3 +307,37 @@ def test_live_knobs_come_before_restarts() -> None:
     assert Reason.INTENDED in world.told
     assert not world.asked
     assert {pod.fraction for pod in world.pods} == {MANIFEST}
+
+
+def test_what_a_pod_dropped_long_ago_does_not_count_again() -> None:
+    """The plugin shows the last attempt until the next start: its revision tells which it was."""
+    world = MemoryWorld()
+    world.starts_fail = {UP}
+    world.run(3600)
+    assert world.pods[1].state == "dropped"
+    world.starts_fail = set()
+    world.now += 8 * 86400
+    world.run(3600, until=Reason.KEPT)
+    assert world.told.count(Reason.ENGINE_FAILED) == 1
+    assert world.fractions == ["0.87", "0.87"]
+
+
+def test_an_engine_that_does_not_come_back_has_failed() -> None:
+    world = MemoryWorld()
+    world.load_seconds = 1e6
+    world.run(2 * 3600)
+    assert world.told == [Reason.INTENDED, Reason.ENGINE_FAILED, Reason.INTENDED, Reason.REVERTED]
+    assert world.pods[0].restarts == 0
+    assert world.document is not None
+    assert world.document.pods == {}
+    assert "of pod chat-8b-1 when it restarts" in world.records[-1].message
+
+
+def test_what_is_worse_goes_back_before_it_is_confirmed() -> None:
+    world = MemoryWorld()
+    world.worse = {UP}
+    world.dies_after = {UP: 1e6}
+    world.run(2000, until=Reason.ENGINE_RESTARTED)
+    world.pods[1].started = world.now + 1e6
+    world.run(600, until=Reason.REVERTED)
+    assert Reason.REVERTED in world.told

@@ -23,7 +23,13 @@ MESSAGE_LIMIT = 1024
 # The API server forgets Events after an hour (--event-ttl): older ones are not told again.
 TOLD_AGAIN_FOR = 3600.0
 
-_WARNINGS = {Reason.REVERTED, Reason.ABANDONED, Reason.WRITE_REFUSED, Reason.DEFINITION_OUTDATED}
+_WARNINGS = {
+    Reason.REVERTED,
+    Reason.ABANDONED,
+    Reason.ENGINE_FAILED,
+    Reason.WRITE_REFUSED,
+    Reason.DEFINITION_OUTDATED,
+}
 
 log = logging.getLogger(__name__)
 

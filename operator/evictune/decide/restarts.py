@@ -77,7 +77,8 @@ def _written(situation: Situation, pending: Pending) -> Step | None:
         return moved(situation, replace(pending, phase=phase))
     if pending.turn is None:
         return Step(situation.memory, (wanted,), next_check=POLL)
-    if pending.phase is Phase.RESTARTING and _is_back(situation, pending, pending.turn):
+    answered = _is_back(situation, pending, pending.turn) or _is_overdue(situation, pending)
+    if pending.phase is Phase.RESTARTING and answered:
         return None
     holds = _holds(situation, pending)
     if not holds:
@@ -103,13 +104,12 @@ def _restarting(situation: Situation, pending: Pending) -> Step | None:
         back = replace(turn, back_time=situation.now)
         settling = replace(pending, phase=Phase.SETTLING, turns=(*pending.turns[:-1], back))
         return moved(situation, settling, _restarted(situation, pending, turn))
-    limit = RESTART_LIMIT + situation.disruption.drain_timeout
-    if situation.now - turn.start_time <= limit:
+    if not _is_overdue(situation, pending):
         message = f"pod {turn.pod} does not serve with {show_fraction(pending.change_to)} yet"
-        return held(situation, (Reason.ENGINE_RESTARTING, message), POLL)
-    why = f"pod {turn.pod} did not come back within {format_duration(limit)}"
+        return held(situation, (Reason.ENGINE_RESTARTING, message))
     if pending.revert_of:
         return _conclude(situation, pending)
+    why = f"pod {turn.pod} did not come back within {format_duration(_limit(situation))}"
     return take_back(situation, pending, Reason.ENGINE_FAILED, why)
 
 
@@ -142,18 +142,18 @@ def _judged(situation: Situation, pending: Pending, pod: PodObservation) -> Step
         message = f"the verdict about pod {pod.name} is due in {format_duration(round(rest, 1))}"
         return held(situation, (Reason.SETTLING, message), max(rest, 0.1))
     outcome, told = verdict(situation, pending, pod)
-    attempt = pod.memory.state if pod.memory else "trying"
-    if attempt == "trying" and situation.now - since <= PATIENCE * situation.settle:
-        message = f"pod {pod.name} has not confirmed {show_fraction(pending.change_to)} yet"
-        return held(situation, (Reason.SETTLING, message))
+    patient = situation.now - since <= PATIENCE * situation.settle
     # What spec.knobs forbids by now is no way back.
     if outcome is Outcome.HELPED or not allows(situation, pending.change_from):
+        if patient and pod.memory is not None and pod.memory.state == "trying":
+            message = f"pod {pod.name} has not confirmed {show_fraction(pending.change_to)} yet"
+            return held(situation, (Reason.SETTLING, message))
         passed = replace(pending, acknowledged_time=situation.now)
         record = record_of(situation, pending, Reason.CANARY_PASSED, f"{sentence(told)}.")
         return moved(situation, passed, record)
+    if outcome is None and patient:
+        return held(situation, (Reason.SAMPLES, f"the verdict waits: {told}"))
     if outcome is None:
-        if situation.now - since <= PATIENCE * situation.settle:
-            return held(situation, (Reason.SAMPLES, f"the verdict waits: {told}"))
         return take_back(situation, pending, Reason.INCONCLUSIVE, f"no verdict is possible: {told}")
     reason = Reason.NO_DIFFERENCE if outcome is Outcome.SAME else Reason.REVERTED
     told = f"{show_fraction(pending.change_to)} {outcome.value}: {told}"
@@ -197,9 +197,18 @@ def _waits(situation: Situation, pending: Pending, holds: tuple[Hold, ...]) -> S
     if not pending.revert_of or any(reason in _WAITED_FOR for reason, _ in holds):
         return step
     never = any(reason is Reason.DISRUPTION_NEVER for reason, _ in holds)
-    started = max((turn.start_time for turn in pending.turns), default=pending.start_time)
-    limit = RESTART_LIMIT + situation.disruption.drain_timeout
-    return _conclude(situation, pending) if never or situation.now - started > limit else step
+    return _conclude(situation, pending) if never or _is_overdue(situation, pending) else step
+
+
+def _limit(situation: Situation) -> float:
+    """How long an engine may take to come back, seconds."""
+    return RESTART_LIMIT + situation.disruption.drain_timeout
+
+
+def _is_overdue(situation: Situation, pending: Pending) -> bool:
+    """Whether nothing more is to be expected since the last pod was asked, or the change began."""
+    since = pending.turn.start_time if pending.turn else pending.start_time
+    return situation.now - since > _limit(situation)
 
 
 def _conclude(situation: Situation, pending: Pending) -> Step:

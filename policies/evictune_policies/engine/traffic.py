@@ -17,11 +17,26 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Message, Receive, Send], Awaitable[None]]
 
 _SEEN = "evictune"
-# Last parts of the paths that the model answers. Others (tokenize, render, cancel, ping) are answered
-# without it: they would vouch for an engine that hangs.
+# Last parts of the paths that the model answers. Others (tokenize, render, cancel, ping) are
+# answered without it: they would vouch for an engine that hangs.
 _MODEL = frozenset(
-    "batch classify completions embed embeddings generate generative_scoring invocations messages "
-    "pooling rerank responses score transcriptions translations".split()
+    [
+        "batch",
+        "classify",
+        "completions",
+        "embed",
+        "embeddings",
+        "generate",
+        "generative_scoring",
+        "invocations",
+        "messages",
+        "pooling",
+        "rerank",
+        "responses",
+        "score",
+        "transcriptions",
+        "translations",
+    ]
 )
 _LOOKS = ("GET", "HEAD", "OPTIONS")  # probes, scrapes and pages hold no KV block
 
