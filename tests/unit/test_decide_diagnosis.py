@@ -123,3 +123,26 @@ def test_a_high_usage_with_nobody_waiting_is_not_pressure() -> None:
     storm = observe(**STORM)
     calm = replace(storm, waiting=Value(0.0), preemptions=Value(0.0))
     assert _diagnose(calm)[0] is Reason.REUSE_LOST
+
+
+@pytest.mark.parametrize(
+    ("usage", "prompt_tokens", "regime"),
+    [
+        # Of 6,400 tokens. The last two prompts must fit.
+        (0.85, 300.0, Reason.QUEUE_BOUND),
+        (0.85, 500.0, Reason.CAPACITY_BOUND),
+        (0.55, 1600.0, Reason.CAPACITY_BOUND),
+        (0.45, 1600.0, Reason.QUEUE_BOUND),
+        (0.91, 10.0, Reason.CAPACITY_BOUND),
+    ],
+)
+def test_where_prompts_are_long_there_is_no_room_long_before_every_block_is_held(
+    usage: float, prompt_tokens: float, regime: Reason
+) -> None:
+    seen = observe(
+        kv_usage=Value(usage),
+        waiting=Value(3.0),
+        queue_time=Value(5.0),
+        prompt_tokens_per_request=Value(prompt_tokens),
+    )
+    assert _diagnose(seen)[0] is regime

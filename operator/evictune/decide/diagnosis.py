@@ -9,8 +9,10 @@ from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Situation, show, show_fraction
 
-# Above this share of KV blocks held by live requests there is no room for another prompt.
+# Above this share of KV blocks held by live requests there is no room for another prompt; above a
+# smaller one where prompts are long: a request that ended a moment ago has left room for one.
 FULL = 0.9
+PROMPTS_LEFT = 2.0
 # A mean wait of this share of the threshold is a queue, not a moment's coincidence.
 QUEUED = 0.5
 
@@ -108,7 +110,7 @@ def _queue_bound(situation: Situation) -> Regime | None:
     if usage is None or waiting is None or queued is None:
         return None
     long_wait = QUEUED * situation.policy.spec.slo.ttft.threshold
-    if waiting >= 1 and queued >= long_wait and usage < FULL:
+    if waiting >= 1 and queued >= long_wait and usage < _full(situation):
         return Reason.QUEUE_BOUND, (
             f"Requests wait {format_duration(queued)} on average ({waiting:g} now) although live "
             f"requests hold only {usage:.0%} of the KV blocks."
@@ -123,7 +125,7 @@ def _capacity_bound(situation: Situation) -> Regime | None:
         return Reason.UNKNOWN, f"KV-cache usage is unknown: {_why(seen.kv_usage)}"
     waiting, preemptions = _number(seen.waiting) or 0.0, _number(seen.preemptions) or 0.0
     violated = [each for each in situation.objectives[1:] if each.met is False]
-    full = usage >= FULL and (waiting >= 1 or preemptions > 0)
+    full = usage >= _full(situation) and (waiting >= 1 or preemptions > 0)
     if full or violated:
         limits = "".join(f" {each.message}." for each in violated)
         return Reason.CAPACITY_BOUND, (
@@ -131,6 +133,15 @@ def _capacity_bound(situation: Situation) -> Regime | None:
             f"{preemptions:.2g} preemptions a second.{limits}"
         )
     return None
+
+
+def _full(situation: Situation) -> float:
+    """From which share of KV blocks held by live requests on an engine has no room (0..FULL)."""
+    prompt = _number(situation.observation.prompt_tokens_per_request)
+    capacity = min((each.capacity_tokens or 0 for each in situation.observation.engines), default=0)
+    if prompt is None or not capacity:
+        return FULL
+    return max(0.0, min(FULL, 1 - PROMPTS_LEFT * prompt / capacity))
 
 
 def _reuse(situation: Situation) -> Regime | None:
