@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from evictune.api.decision import Memory
 from evictune.api.observation import Value
 from evictune.api.reasons import Reason
 
@@ -65,6 +66,19 @@ def test_the_step_says_how_many_blocks_it_buys() -> None:
     # 4,500 blocks at 0.85: in proportion, 105 more; without the weights it will be 200.
     assert "at least 105 KV blocks more in each engine (2.3%)" in intended.message
     assert "of what waiting requests need" in intended.message
+
+
+def test_a_policy_made_anew_begins_beyond_what_failed_under_the_one_before() -> None:
+    world = MemoryWorld()
+    world.starts_fail = {UP}
+    world.run(2000, until=Reason.ENGINE_FAILED)
+    failed = max(pod.tried_at for pod in world.pods)
+    world.memory, world.document = Memory(), None
+    for pod in world.pods:
+        pod.revision = 0  # gone with the document; what was dropped stands in the pod's folder
+    world.run(2000, until=Reason.INTENDED)
+    assert world.document is not None
+    assert world.document.revision > failed
 
 
 def test_a_start_that_fails_goes_back_and_is_not_tried_again() -> None:

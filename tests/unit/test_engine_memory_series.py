@@ -45,3 +45,10 @@ def test_why_the_manifests_stands() -> None:
     told = labels(state="none", fraction="", revision="", reason="NoStateFolder")
     assert ineligible["evictune_memory_attempt", told] == 1
     assert Begun.read(begun.text()) == begun
+
+
+def test_what_failed_under_an_earlier_document_keeps_its_revision_in_sight() -> None:
+    record = Record(None, failed=((9, 0.95), (7, 0.93)))
+    shown = samples(Begun(0.9, 0.9, "NotWanted"), record)
+    told = labels(state="none", fraction="", revision="9", reason="NotWanted")
+    assert shown["evictune_memory_attempt", told] == 1

@@ -86,7 +86,7 @@ class MemoryAttempt:
 
     ineligible: why the pod cannot take it from the document, empty if it can. manifest: the
     command line's own. state: trying, confirmed, dropped or none, of `fraction` as the document
-    had it at `revision`.
+    had it at `revision`; of none, the last revision that failed in the pod.
     """
 
     ineligible: str

@@ -168,9 +168,13 @@ def silent_engines(situation: Situation, revision: int, values: KnobValues) -> s
 
 
 def next_revision(situation: Situation) -> int:
-    """Above every one that anybody has seen."""
+    """Above every one that anybody has seen.
+
+    Also under a policy that was deleted: a pod does not try again what failed under its revision.
+    """
     memory, document = situation.memory, situation.observation.document
     seen = [engine.revision or 0 for engine in situation.observation.engines]
+    seen += [pod.memory.revision for pod in situation.observation.pods if pod.memory]
     known = [each.revision for each in (memory.applied, memory.pending, document) if each]
     return max([0, *seen, *known]) + 1
 

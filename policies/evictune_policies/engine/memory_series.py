@@ -71,7 +71,7 @@ def memory_families(begun: Begun, record: Record) -> list[Metric]:
         "evictune_memory_attempt",
         "The document's fraction in this pod; 1. State trying: in force, not yet proven; "
         "confirmed: in force; dropped: it failed, and is not tried again under this revision; "
-        "none: the manifest's is in force, for this reason.",
+        "none: the manifest's is in force, for this reason; revision: the last that failed.",
         labels=["state", "fraction", "revision", "reason"],
     )
     restart = GaugeMetricFamily(
@@ -93,5 +93,7 @@ def memory_families(begun: Begun, record: Record) -> list[Metric]:
 def _attempt(begun: Begun, record: Record) -> list[str]:
     found = record.attempt
     if found is None:
-        return ["none", "", "", begun.ineligible or begun.reason]
+        # Whoever numbers documents anew must go beyond what failed here under an earlier one.
+        failed = str(max(revision for revision, _ in record.failed)) if record.failed else ""
+        return ["none", "", failed, begun.ineligible or begun.reason]
     return [found.state, str(found.fraction), str(found.revision), begun.reason]
