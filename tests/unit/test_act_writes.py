@@ -256,6 +256,34 @@ def test_an_older_definition_is_named_before_anything_is_written(api: FakeApi) -
     assert events[0]["type"] == "Warning"
 
 
+def test_what_a_policy_does_not_use_may_be_missing(api: FakeApi) -> None:
+    body, _ = stored(api)
+    keep = api.request
+
+    def prune(method: str, path: str, **rest: Any) -> dict[str, Any]:
+        """As a definition of before the memory fraction does."""
+        answer = keep(method, path, **rest)
+        if rest.get("query"):
+            status = answer["status"]
+            for field in ("trial", "holds", "disruptions"):
+                status.pop(field)
+            status["pending"].pop("pods")
+            for values in (status["applied"]["values"], status["decisions"][0]["from"]):
+                values.pop("gpuMemoryUtilization")
+        return answer
+
+    api.request = prune  # type: ignore[method-assign]
+    check = DefinitionCheck(api)  # type: ignore[arg-type]
+    check.check(body)
+    bounds = {"gpuMemoryUtilization": {"min": "0.80", "max": "0.90"}}
+    with_knob = body | {"spec": body["spec"] | {"knobs": bounds}}
+    begun = body | {"status": {"trial": {"decisionID": "d"}}}
+    for each in (with_knob, begun):
+        with pytest.raises(StatusPrunedError, match=r"status\.applied\.values\.gpuMemory"):
+            check.check(each)
+    check.check(body)
+
+
 def test_a_good_definition_is_asked_for_once_a_minute(api: FakeApi) -> None:
     body, _ = stored(api)
     now, asked = [0.0], []

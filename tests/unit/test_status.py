@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 from evictune.api.decision import Applied, Memory, Phase, Quarantined
-from evictune.api.knobs import KnobDocument
+from evictune.api.knobs import KnobDocument, KnobValues
 from evictune.api.observation import Idle, Interval, Unknown, Value
 from evictune.api.quantity import FieldError
 from evictune.api.reasons import Reason
 from evictune.api.status import invalid_status, memory_from_status, status_of
+from evictune.api.status_schema import OF_THE_MEMORY_FRACTION
 from evictune.decide import decide
 
 from tests.support.situations import (
@@ -36,6 +40,27 @@ def _status(memory: Memory, observation: Any, **spec: Any) -> dict[str, Any]:
 
 def _conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+
+
+def _paths(value: Any, path: str = "status") -> Iterator[str]:
+    """Every path of a status that holds something."""
+    inner = value.items() if isinstance(value, dict) else []
+    for name, each in [*inner, *(enumerate(value) if isinstance(value, list) else [])]:
+        if each is not None:
+            yield (place := f"{path}.{name}")
+            yield from _paths(each, place)
+
+
+def test_without_the_memory_fraction_none_of_its_fields_is_written() -> None:
+    """An older definition, which lacks them, is good enough then: so they must not be there."""
+    engine = make_engine(fraction=Decimal("0.9"), blocks=200)
+    left = Quarantined(KnobValues(2048, 60), "", NOW + 60, Reason.NO_DIFFERENCE)
+    memory = Memory(quarantine=(left,))
+    written = list(_paths(_status(memory, observe(engines=(engine,)))))
+    assert "status.pending.baseline.fingerprint" in written
+    assert "status.quarantine.0.values.xiTokens" in written
+    mine = [f"{path}{end}" for path in OF_THE_MEMORY_FRACTION for end in ("", ".*")]
+    assert not [path for path in written for each in mine if fnmatchcase(path, each)]
 
 
 def test_a_first_change_as_people_see_it() -> None:

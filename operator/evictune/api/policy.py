@@ -302,6 +302,11 @@ class EvictionPolicySpec:
         return self.metrics.source
 
 
+def has_restarted(status: Mapping[str, Any]) -> bool:
+    """Whether a status remembers engines that were restarted for a memory fraction."""
+    return "pods" in (status.get("pending") or {}) or "trial" in status
+
+
 @dataclass(frozen=True)
 class EvictionPolicy:
     """One resource. `status` is the status subresource as the API server holds it."""
@@ -323,6 +328,4 @@ class EvictionPolicy:
     @property
     def restarts_engines(self) -> bool:
         """Whether engines may restart for it: the memory fraction is a knob, or has been one."""
-        pending: Mapping[str, Any] = self.status.get("pending") or {}
-        begun = "pods" in pending or "trial" in self.status
-        return begun or self.spec.knobs.gpu_memory_utilization is not None
+        return has_restarted(self.status) or self.spec.knobs.gpu_memory_utilization is not None

@@ -51,7 +51,7 @@ def status_of(
         conditions=[_condition(policy, each, now) for each in decision.conditions],
         regime=memory.regime and _regime(memory.regime),
         observed=_observed(observation),
-        engines=_engines(memory, observation),
+        engines=_engines(policy, memory, observation),
         applied=memory.applied and _applied(memory.applied, observation),
         pending=memory.pending and _pending(memory.pending),
         recommendation=memory.recommendation and _recommendation(memory.recommendation),
@@ -223,7 +223,7 @@ def _quarantined(quarantined: Quarantined) -> Json:
     )
 
 
-def _engines(memory: Memory, observation: Observation) -> Json:
+def _engines(policy: EvictionPolicy, memory: Memory, observation: Observation) -> Json:
     wanted = memory.pending or memory.applied
     acknowledged = [
         engine
@@ -236,12 +236,17 @@ def _engines(memory: Memory, observation: Observation) -> Json:
         ready=observation.target.ready_replicas,
         acknowledged=len(acknowledged),
         ineligible=sum(engine.eligible is False for engine in observation.engines),
-        gpuMemoryUtilization=_each(
-            format_fraction(engine.fraction) for engine in observation.engines if engine.fraction
-        ),
-        kvBlocks=_each(str(engine.blocks) for engine in observation.engines if engine.blocks),
+        **(_fractions(observation) if policy.restarts_engines else {}),
         changedTime=_maybe(_time, scale.changed if scale else None),
     )
+
+
+def _fractions(observation: Observation) -> Json:
+    shown = observation.engines
+    return {
+        "gpuMemoryUtilization": _each(format_fraction(e.fraction) for e in shown if e.fraction),
+        "kvBlocks": _each(str(e.blocks) for e in shown if e.blocks),
+    }
 
 
 def _each(shown: Iterable[str]) -> str | None:

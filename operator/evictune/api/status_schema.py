@@ -11,6 +11,18 @@ MAX_DECISIONS = 10
 MAX_QUARANTINE = 32
 MAX_DISRUPTIONS = 24
 MAX_HOLDS = 24
+# Written only where the memory fraction is a knob, or has been one, by their paths: a definition
+# from before them keeps all that other policies need. `*` stands for anything.
+OF_THE_MEMORY_FRACTION = (
+    "status.*.gpuMemoryUtilization",
+    "status.engines.kvBlocks",
+    "status.pending.baseline.hitRatio",
+    "status.pending.baseline.preemptionsPerSecond",
+    "status.pending.pods",
+    "status.holds",
+    "status.trial",
+    "status.disruptions",
+)
 # More pods than a target has whose engines are restarted one after the other.
 MAX_PODS = 1000
 
