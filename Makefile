@@ -10,7 +10,7 @@ DEMO_BINARIES := kube-apiserver etcd kube-controller-manager kube-scheduler
 TEST_BINARIES := $(DEMO_BINARIES) kubelet helm helm4 base-image
 TESTS_FAST := tests/unit
 # Tests against a cluster wait for half of their time: more at once than there are processors, but not
-# so many that an engine among them serves too few requests to be judged. In the order of the files:
+# so many that an engine among them serves too few requests to be judged. In the order of tests/conftest.py:
 # xdist would begin with those of many tests, and end with all engines at once.
 WAITERS := 5
 
@@ -53,7 +53,7 @@ test: export GOGC = 400
 test: ## everything: unit, property, integration, end to end on a real node (root)
 	@$(MAKE) --no-print-directory -j2 $(READY) test-binaries
 	@$(MAKE) --no-print-directory -j2 test-unit test-images
-	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/e2e tests/integration
+	$(BIN)/python -m pytest -n $(WAITERS) --dist loadfile --no-loadscope-reorder -m "not quiet" tests/integration tests/e2e
 	$(BIN)/python -m pytest -m quiet tests/e2e tests/integration
 
 # Before the tests of the node: they would wait for one that builds.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.support.groups import GroupScheduling
+from tests.support.groups import GROUPS, GroupScheduling, group_of
 
 
 def pytest_configure() -> None:
@@ -27,6 +27,12 @@ settings.register_profile(
     "any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any-machine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest, one behaviour after another, begins first; nothing else moves."""
+    items.sort(key=lambda item: group_of(item.nodeid) not in GROUPS)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -35,6 +35,7 @@ LIFE = (
     "namespaced_mode",
 )
 ORDER = (*ENGINE, *LIFE)
+GROUPS = ("engine", "life")
 
 
 def group_of(nodeid: str) -> str:
