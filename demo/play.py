@@ -57,7 +57,7 @@ class Play:
         self._narrator = narrator
         self._operator = operator
         self._said: set[tuple[str, ...]] = set()
-        self._slo_met = ""
+        self._slo_reason = ""
         self._last_word_said = False
 
     async def run(self, requests: Sequence[Request], encore: Sequence[Request] = ()) -> None:
@@ -166,8 +166,9 @@ class Play:
         self._last_word_said = is_last_word(status)
         for condition in status.get("conditions", ()):
             told = condition["type"] == "SLOMet" and condition["status"] != "Unknown"
-            if told and condition["status"] != self._slo_met:
-                self._slo_met = condition["status"]
+            # Violated, then out of reach: not met either way, but not the same.
+            if told and condition["reason"] != self._slo_reason:
+                self._slo_reason = condition["reason"]
                 self._tell(time.time(), condition["reason"], condition["message"])
         for decision in status.get("decisions", ()):
             key = (decision["decisionID"], decision["time"], decision["reason"])
