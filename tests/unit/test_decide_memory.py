@@ -117,6 +117,8 @@ def test_an_engine_that_dies_after_the_change_was_kept_counts_too() -> None:
     assert world.fractions == ["0.85", "0.85"]
     assert [each.reason for each in world.memory.quarantine] == [Reason.ENGINE_FAILED]
     assert world.memory.trial is None
+    (failed,) = [each for each in world.records if each.decision_id.endswith(".late")]
+    assert "ended once with memory fraction 0.87" in failed.message
 
 
 def test_a_crash_long_after_is_no_word_about_the_fraction() -> None:

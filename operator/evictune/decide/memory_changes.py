@@ -124,7 +124,8 @@ def failure(
             return f"pod {pod.name} dropped {fraction}: an engine did not start or serve with it"
         if counts and pod.restarts > turn.restarts + 1:
             ended = pod.restarts - turn.restarts - 1
-            return f"the engine of pod {pod.name} ended {ended} times with {fraction}"
+            often = "once" if ended == 1 else f"{ended} times"
+            return f"the engine of pod {pod.name} ended {often} with {fraction}"
     return None
 
 
