@@ -38,6 +38,11 @@ class Interval:
     above_upper: float = 1.0
     seconds: float | None = None
 
+    @property
+    def share_above(self) -> float:
+        """The share of requests above the threshold, 0..1: the middle of what bounds it."""
+        return (self.above_lower + self.above_upper) / 2
+
 
 @dataclass(frozen=True)
 class Idle:
@@ -53,6 +58,13 @@ class Unknown:
 
 
 Reading = Value | Idle | Unknown
+
+
+def number_of(reading: Reading) -> float | None:
+    """A reading's number; None where it has none."""
+    return reading.value if isinstance(reading, Value) else None
+
+
 QuantileReading = Interval | Idle | Unknown
 
 

@@ -288,7 +288,7 @@ def _ttft(observation: Observation) -> Json:
         "upper": _for_people(reading.upper),
         "estimate": _for_people(reading.estimate),
         "requests": f"{reading.requests:.0f}",  # an increase is interpolated: say whole requests
-        "aboveThreshold": _rounded((reading.above_lower + reading.above_upper) / 2),
+        "aboveThreshold": _rounded(reading.share_above),
     }
 
 

@@ -8,9 +8,10 @@ peers do (or as it did), or once behavior.settle is over; a whole window later i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evictune.api.decision import Baseline, Pending, Turn
-from evictune.api.observation import Idle, Interval, PodObservation, Reading, Value
+from evictune.api.observation import Idle, Interval, PodObservation, number_of
 from evictune.api.quantity import format_duration
 from evictune.decide.objectives import judge_ttft, show_interval
 from evictune.decide.situation import Situation
@@ -21,17 +22,10 @@ from evictune.decide.verdict import Outcome, compare
 def baseline_of(situation: Situation, pod: PodObservation) -> Baseline:
     """A pod's own readings, for its past to be compared with."""
     ttft = pod.ttft if isinstance(pod.ttft, Interval) else None
-    return Baseline(
-        ttft_lower=ttft.lower if ttft else None,
-        ttft_upper=ttft.upper if ttft else None,
-        ttft_estimate=ttft.estimate if ttft else None,
-        share_above=(ttft.above_lower + ttft.above_upper) / 2 if ttft else None,
-        uncached_tokens=None,
-        requests=ttft.requests if ttft else None,
-        replicas=situation.observation.target.desired_replicas,
-        fingerprint=situation.fingerprint,
-        hit_ratio=_number(pod.hit_ratio),
-        preemptions=_number(pod.preemptions),
+    return replace(
+        situation.baseline_with(ttft),
+        hit_ratio=number_of(pod.hit_ratio),
+        preemptions=number_of(pod.preemptions),
     )
 
 
@@ -40,8 +34,8 @@ def is_warm(situation: Situation, pending: Pending, turn: Turn, pod: PodObservat
     settle = situation.policy.spec.behavior.settle
     if turn.back_time is not None and situation.now - turn.back_time >= settle:
         return True
-    found = _number(pod.hit_ratio)
-    others = [_number(each.hit_ratio) for each in peers_of(situation, pending)]
+    found = number_of(pod.hit_ratio)
+    others = [number_of(each.hit_ratio) for each in peers_of(situation, pending)]
     wanted = [each for each in (*others, pending.baseline.hit_ratio) if each is not None]
     if found is None or not wanted:
         return False
@@ -115,13 +109,9 @@ def _relieved(
     pod: PodObservation, others: Sequence[Baseline], past: Baseline | None, tolerance: float
 ) -> bool:
     """Whether it preempts less than its peers do, or than it did."""
-    now = _number(pod.preemptions)
+    now = number_of(pod.preemptions)
     before = [each.preemptions for each in others] or [past.preemptions if past else None]
     known = [each for each in before if each is not None]
     if now is None or not known or len(known) < len(before):
         return False
     return now < sum(known) / len(known) * (1 - tolerance)
-
-
-def _number(reading: Reading) -> float | None:
-    return reading.value if isinstance(reading, Value) else None

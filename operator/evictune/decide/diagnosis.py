@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evictune.api.observation import Idle, Reading, Unknown, Value
+from evictune.api.observation import Idle, Reading, Unknown, number_of
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Situation, show, show_fraction
@@ -106,7 +106,11 @@ def _borderline(situation: Situation) -> Regime | None:
 
 def _queue_bound(situation: Situation) -> Regime | None:
     seen = situation.observation
-    usage, waiting, queued = _number(seen.kv_usage), _number(seen.waiting), _number(seen.queue_time)
+    usage, waiting, queued = (
+        number_of(seen.kv_usage),
+        number_of(seen.waiting),
+        number_of(seen.queue_time),
+    )
     if usage is None or waiting is None or queued is None:
         return None
     long_wait = QUEUED * situation.policy.spec.slo.ttft.threshold
@@ -120,10 +124,10 @@ def _queue_bound(situation: Situation) -> Regime | None:
 
 def _capacity_bound(situation: Situation) -> Regime | None:
     seen = situation.observation
-    usage = _number(seen.kv_usage)
+    usage = number_of(seen.kv_usage)
     if usage is None:
         return Reason.UNKNOWN, f"KV-cache usage is unknown: {_why(seen.kv_usage)}"
-    waiting, preemptions = _number(seen.waiting) or 0.0, _number(seen.preemptions) or 0.0
+    waiting, preemptions = number_of(seen.waiting) or 0.0, number_of(seen.preemptions) or 0.0
     violated = [each for each in situation.objectives[1:] if each.met is False]
     full = usage >= _full(situation) and (waiting >= 1 or preemptions > 0)
     if full or violated:
@@ -137,7 +141,7 @@ def _capacity_bound(situation: Situation) -> Regime | None:
 
 def _full(situation: Situation) -> float:
     """From which share of KV blocks held by live requests on an engine has no room (0..FULL)."""
-    prompt = _number(situation.observation.prompt_tokens_per_request)
+    prompt = number_of(situation.observation.prompt_tokens_per_request)
     capacity = min((each.capacity_tokens or 0 for each in situation.observation.engines), default=0)
     if prompt is None or not capacity:
         return FULL
@@ -170,7 +174,7 @@ def _hardly_repeated(situation: Situation) -> str:
     what is computed again is counted low.
     """
     seen, ttft = situation.observation, situation.policy.spec.slo.ttft
-    again, rate = _number(seen.recomputed_tokens), _number(seen.uncached_tokens)
+    again, rate = number_of(seen.recomputed_tokens), number_of(seen.uncached_tokens)
     if again is None or rate is None:
         return ""
     computed = rate * ttft.window
@@ -180,11 +184,7 @@ def _hardly_repeated(situation: Situation) -> str:
 
 
 def _waiting(situation: Situation) -> float:
-    return _number(situation.observation.waiting) or 0.0
-
-
-def _number(reading: Reading) -> float | None:
-    return reading.value if isinstance(reading, Value) else None
+    return number_of(situation.observation.waiting) or 0.0
 
 
 def _why(reading: Reading) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from evictune.api.disruption import DisruptionPolicy
-from evictune.api.observation import Reading, Value
+from evictune.api.observation import Reading, number_of
 from evictune.api.quantity import format_duration
 from evictune.api.reasons import Reason
 from evictune.api.schedule import next_opening, open_until
@@ -124,7 +124,7 @@ def _ready(situation: Situation) -> int:
 
 
 def _number(reading: Reading) -> float:
-    return reading.value if isinstance(reading, Value) else 0.0
+    return number_of(reading) or 0.0
 
 
 RESTART_GUARDS: tuple[RestartGuard, ...] = (

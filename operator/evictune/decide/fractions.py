@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from evictune.api.knobs import KnobValues
-from evictune.api.observation import PodObservation, Reading, Value
+from evictune.api.observation import PodObservation, number_of
 from evictune.api.quantity import format_fraction
 from evictune.decide.situation import Situation
 
@@ -114,7 +114,7 @@ def _covered(situation: Situation, more: int, blocks: int) -> float | None:
     Preempted requests wait too: where none is seen to wait, one may.
     """
     seen = situation.observation
-    usage, running, waiting = (_number(r) for r in (seen.kv_usage, seen.running, seen.waiting))
+    usage, running, waiting = (number_of(r) for r in (seen.kv_usage, seen.running, seen.waiting))
     if usage is None or running is None or waiting is None or running < 1:
         return None
     engines = len(seen.engines)
@@ -128,7 +128,3 @@ def _one(found: Iterable[Decimal | None]) -> Decimal | None:
     if first is None or any(each is None or not same(each, first) for each in shown):
         return None
     return first
-
-
-def _number(reading: Reading) -> float | None:
-    return reading.value if isinstance(reading, Value) else None

@@ -33,7 +33,7 @@ from evictune.decide.objectives import show_interval
 from evictune.decide.restarts import MEMORY_STAGES
 from evictune.decide.situation import Situation, Step, sentence, show, show_fraction
 from evictune.decide.traffic import alike
-from evictune.decide.verdict import Outcome, compare, share_above
+from evictune.decide.verdict import Outcome, compare
 
 # kubelet brings a changed ConfigMap into a pod within its sync period (a minute) and its cache's
 # delay; an engine that stays silent for longer than this is not listening.
@@ -211,7 +211,7 @@ def _compared(situation: Situation, baseline: Baseline, now: Interval) -> str:
     limit = format_duration(situation.policy.spec.slo.ttft.threshold)
     return (
         f"{told}; {baseline.share_above:.1%} of the requests were above {limit}, "
-        f"{share_above(now):.1%} are"
+        f"{now.share_above:.1%} are"
     )
 
 

@@ -15,7 +15,7 @@ from evictune.api.observation import (
     Observation,
     Reading,
     Unknown,
-    Value,
+    number_of,
 )
 from evictune.api.policy import EvictionPolicy, FleetMode, Mode, TLRUKnobs
 from evictune.api.quantity import format_fraction
@@ -177,13 +177,17 @@ class Situation:
     @property
     def baseline(self) -> Baseline:
         """The readings now, for a verdict to compare with."""
-        ttft, uncached = self.ttft, self.observation.uncached_tokens
+        uncached = number_of(self.observation.uncached_tokens)
+        return replace(self.baseline_with(self.ttft), uncached_tokens=uncached)
+
+    def baseline_with(self, ttft: Interval | None) -> Baseline:
+        """Of these first tokens alone: of all engines, or of one."""
         return Baseline(
             ttft_lower=ttft.lower if ttft else None,
             ttft_upper=ttft.upper if ttft else None,
             ttft_estimate=ttft.estimate if ttft else None,
-            share_above=(ttft.above_lower + ttft.above_upper) / 2 if ttft else None,
-            uncached_tokens=uncached.value if isinstance(uncached, Value) else None,
+            share_above=ttft.share_above if ttft else None,
+            uncached_tokens=None,
             requests=ttft.requests if ttft else None,
             replicas=self.observation.target.desired_replicas,
             fingerprint=self.fingerprint,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from evictune.api.observation import Interval, Observation, Value
+from evictune.api.observation import Interval, Observation, number_of
 from evictune.api.policy import EvictionPolicy
 
 # Two loads are alike while both of these ratios are smaller.
@@ -27,7 +27,7 @@ def fingerprint(policy: EvictionPolicy, observation: Observation) -> str:
         rate = ttft.requests / (ttft.seconds or policy.spec.slo.ttft.window)
     # More replicas for more requests are the same traffic to each of them.
     rate = rate and rate / max(1, len(observation.engines))
-    tokens = prompt.value if isinstance(prompt, Value) else None
+    tokens = number_of(prompt)
     return f"{_show(rate)} requests/s per engine, {_show(tokens)} tokens a prompt"
 
 

@@ -33,16 +33,11 @@ def compare(baseline: Baseline, now: Interval, met: bool, tolerance: float) -> O
     return _by_quantile(baseline, now, tolerance) if by_share is Outcome.SAME else by_share
 
 
-def share_above(ttft: Interval) -> float:
-    """The share of requests above the threshold, 0..1: the middle of what bounds it."""
-    return (ttft.above_lower + ttft.above_upper) / 2
-
-
 def _by_share(baseline: Baseline, now: Interval, tolerance: float) -> Outcome:
     before, requests = baseline.share_above, baseline.requests
     if before is None or not requests or not now.requests:
         return Outcome.SAME
-    after = share_above(now)
+    after = now.share_above
     pooled = (before * requests + after * now.requests) / (requests + now.requests)
     error = math.sqrt(pooled * (1 - pooled) * (1 / requests + 1 / now.requests))
     if abs(after - before) <= max(SIGNIFICANT * error, tolerance * before):
