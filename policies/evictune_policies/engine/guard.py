@@ -16,10 +16,9 @@ from evictune_policies.engine.memory import Record, confirm, leave, restart_due
 from evictune_policies.engine.source import KnobSource
 from evictune_policies.engine.state import StateError, StateFolder
 from evictune_policies.engine.traffic import Traffic
+from evictune_policies.engine.watching import watch
 
 logger = logging.getLogger("vllm.evictune.memory")
-
-POLL_SECONDS = 1.0
 
 
 class Guard:
@@ -115,12 +114,4 @@ class Guard:
         return True
 
     def _watch(self) -> None:
-        trouble = ""
-        while True:
-            try:
-                self.tick()
-            except Exception as error:  # whatever it is, the engine must go on
-                if repr(error) != trouble:
-                    trouble = repr(error)
-                    logger.exception("The plugin's guard failed; trying again every second")
-            time.sleep(POLL_SECONDS)
+        watch(self.tick, "guard", logger)

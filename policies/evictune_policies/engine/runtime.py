@@ -33,10 +33,9 @@ from evictune_policies.engine.metrics import (
 )
 from evictune_policies.engine.source import KnobSource, Wanted, place_and_pod
 from evictune_policies.engine.tlru import TailOptimizedLRU
+from evictune_policies.engine.watching import watch
 
 logger = logging.getLogger("vllm.evictune")
-
-POLL_SECONDS = 1.0
 
 
 class EngineRuntime:
@@ -111,15 +110,7 @@ class EngineRuntime:
         self._port.tick()
 
     def _watch(self) -> None:
-        trouble = ""
-        while True:
-            try:
-                self.tick()
-            except Exception as error:  # whatever it is, the engine must go on
-                if repr(error) != trouble:
-                    trouble = repr(error)
-                    logger.exception("The plugin's watcher failed; trying again every second")
-            time.sleep(POLL_SECONDS)
+        watch(self.tick, "watcher", logger)
 
     def _wake(self) -> None:
         """Have an idle scheduler thread empty the slot; a busy one does at its next step."""
