@@ -20,6 +20,7 @@ from evictune.api.decision import (
     Recommendation,
     RegimeState,
     Scale,
+    Shortage,
     Trial,
     Turn,
 )
@@ -107,6 +108,7 @@ memory = st.builds(
     ).map(tuple),
     st.none() | times,
     st.builds(Scale, st.integers(0, 10**6), st.none() | times),
+    st.none() | st.builds(Shortage, times, times),
     st.none() | st.builds(Trial, words, values, times, fractions, turns),
     st.lists(times, max_size=24).map(tuple),
 )

@@ -265,7 +265,7 @@ def test_what_a_policy_does_not_use_may_be_missing(api: FakeApi) -> None:
         answer = keep(method, path, **rest)
         if rest.get("query"):
             status = answer["status"]
-            for field in ("trial", "holds", "disruptions"):
+            for field in ("shortage", "trial", "holds", "disruptions"):
                 status.pop(field)
             status["pending"].pop("pods")
             for values in (status["applied"]["values"], status["decisions"][0]["from"]):

@@ -51,12 +51,25 @@ def test_the_last_pod_begins_and_the_default_stays_until_all_have_it() -> None:
 def test_a_shortage_of_a_moment_is_no_reason() -> None:
     world = MemoryWorld()
     for _ in range(20):
-        world.run(80)
+        world.run(60)
         world.readings = HEALTHY
-        world.run(20)
+        world.run(150)
         world.readings = dict(HOLDING)
     assert Reason.INTENDED not in world.told
     assert not world.asked
+
+
+def test_a_look_without_it_does_not_end_a_shortage() -> None:
+    world = MemoryWorld()
+    waited = 0.0
+    while Reason.INTENDED not in world.told and waited < 3600:
+        world.run(60)
+        world.readings = HEALTHY
+        world.run(30)
+        world.readings = dict(HOLDING)
+        waited += 90
+    settle = world.policy.spec.behavior.settle + world.policy.spec.slo.ttft.window
+    assert settle <= waited <= settle + 180
 
 
 def test_the_step_says_how_many_blocks_it_buys() -> None:

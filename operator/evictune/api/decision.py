@@ -188,6 +188,14 @@ class RegimeState:
 
 
 @dataclass(frozen=True)
+class Shortage:
+    """Live requests hold the blocks: since when, and when last seen, seconds since the epoch."""
+
+    since: float
+    seen: float
+
+
+@dataclass(frozen=True)
 class Memory:
     """All that survives a restart of the operator: it lives in the policy's status."""
 
@@ -199,6 +207,7 @@ class Memory:
     quarantine: tuple[Quarantined, ...] = ()
     last_change_time: float | None = None
     scale: Scale | None = None
+    shortage: Shortage | None = None
     trial: Trial | None = None
     # When changes of the memory fraction were begun, within the last day.
     disruptions: tuple[float, ...] = ()

@@ -22,6 +22,7 @@ from evictune.api.decision import (
     Recommendation,
     RegimeState,
     Scale,
+    Shortage,
     Trial,
     Turn,
 )
@@ -47,6 +48,7 @@ def memory_from_status(status: Mapping[str, Any]) -> Memory:
         quarantine=_read_list(_quarantined_from, status.get("quarantine")),
         last_change_time=_read(parse_time, status.get("lastChangeTime")),
         scale=_read(_scale_from, status.get("engines")),
+        shortage=_read(_shortage_from, status.get("shortage")),
         trial=_read(_trial_from, status.get("trial")),
         disruptions=_read_list(_disruption_from, status.get("disruptions")),
     )
@@ -105,6 +107,10 @@ def _turn_from(body: Json) -> Turn:
         back_time=_read(parse_time, body.get("backTime")),
         warm_time=_read(parse_time, body.get("warmTime")),
     )
+
+
+def _shortage_from(body: Json) -> Shortage:
+    return Shortage(parse_time(body["since"]), parse_time(body["seen"]))
 
 
 def _trial_from(body: Json) -> Trial:

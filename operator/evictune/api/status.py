@@ -23,6 +23,7 @@ from evictune.api.decision import (
     Quarantined,
     Recommendation,
     RegimeState,
+    Shortage,
     Trial,
     Turn,
 )
@@ -59,6 +60,7 @@ def status_of(
         quarantine=[_quarantined(each) for each in memory.quarantine[-MAX_QUARANTINE:]],
         lastChangeTime=_maybe(_time, memory.last_change_time),
         holds=_holds(policy, decision) or None,
+        shortage=memory.shortage and _shortage(memory.shortage),
         trial=memory.trial and _trial(memory.trial),
         disruptions=[{"time": _time(each)} for each in memory.disruptions[-MAX_DISRUPTIONS:]]
         or None,
@@ -118,6 +120,10 @@ def _conditions_of(status: Mapping[str, Any]) -> list[Json]:
 
 def _regime(regime: RegimeState) -> Json:
     return {"name": str(regime.name), "since": _time(regime.since), "message": regime.message}
+
+
+def _shortage(shortage: Shortage) -> Json:
+    return {"since": _time(shortage.since), "seen": _time(shortage.seen)}
 
 
 def _values(values: KnobValues) -> Json:

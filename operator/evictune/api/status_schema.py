@@ -20,6 +20,7 @@ OF_THE_MEMORY_FRACTION = (
     "status.pending.baseline.preemptionsPerSecond",
     "status.pending.pods",
     "status.holds",
+    "status.shortage",
     "status.trial",
     "status.disruptions",
 )
@@ -79,6 +80,11 @@ def status_schema() -> dict[str, Any]:
                 reason=_string("In one word; docs/regimes.md explains each."),
                 message=_string("In words."),
             ),
+        ),
+        shortage=_object(
+            "Live requests hold the blocks, where the memory fraction may be raised for it.",
+            since=_time("When that was first seen."),
+            seen=_time("When it was last seen: after a quarter of a window without, it is over."),
         ),
         trial=_object(
             "The memory fraction kept last, which goes back where an engine fails after all.",

@@ -54,7 +54,7 @@ def _past(situation: Situation) -> Memory:
     by then stays away for longer.
     """
     memory, now, scale = situation.memory, situation.now, situation.memory.scale
-    trial = memory.trial
+    trial, shortage = memory.trial, memory.shortage
     regime, pending, changed = memory.regime, memory.pending, memory.last_change_time
     if pending is not None:
         acknowledged = pending.acknowledged_time
@@ -77,6 +77,8 @@ def _past(situation: Situation) -> Memory:
         last_change_time=None if changed is None else min(changed, now),
         quarantine=tuple(each for each in left if each.until + situation.pause(each.times) > now),
         scale=scale,
+        shortage=shortage
+        and replace(shortage, since=min(shortage.since, now), seen=min(shortage.seen, now)),
         trial=trial and replace(trial, until=min(trial.until, now + TRIAL)),
         disruptions=tuple(min(each, now) for each in memory.disruptions if each > now - DAY),
     )

@@ -28,6 +28,7 @@ from evictune.decide.guardrails import guard
 from evictune.decide.memory_changes import afterwards, begin_memory
 from evictune.decide.memory_wishes import MEMORY_GUARDRAILS, memory_wish
 from evictune.decide.protocol import advance
+from evictune.decide.shortage import shortage
 from evictune.decide.situation import (
     Hold,
     Situation,
@@ -58,6 +59,7 @@ def decide(
     situation = replace(start, memory=replace(reconcile(start), scale=_scale(start)))
     regime, changed = _regime(situation)
     situation = replace(situation, memory=replace(situation.memory, regime=regime))
+    situation = replace(situation, memory=replace(situation.memory, shortage=shortage(situation)))
     step = advance(situation) if situation.memory.pending else _consider(situation)
     if not step.effects:
         step = keep_alive(replace(situation, memory=step.memory), step)

@@ -92,10 +92,10 @@ def fraction_known(situation: Situation, wish: Wish) -> Hold | None:
 
 def lasts(situation: Situation, wish: Wish) -> Hold | None:
     """The shortage has lasted for settle and one window."""
-    regime = situation.memory.regime
-    if wish.reason is not Reason.CAPACITY_BOUND or regime is None:
+    shortage = situation.memory.shortage
+    if wish.reason is not Reason.CAPACITY_BOUND or shortage is None:
         return None
-    rest = regime.since + situation.settle - situation.now
+    rest = shortage.since + situation.settle - situation.now
     if rest <= 0:
         return None
     return Reason.SAMPLES, f"the shortage must last for {format_duration(round(rest))} yet"
