@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import kopf
+import uvloop
 from kubernetes import client
 from prometheus_client import start_http_server
 
@@ -72,7 +73,7 @@ def run_operator(
     )
     try:
         with ThreadPoolExecutor(API_THREADS, thread_name_prefix="api") as pool:
-            asyncio.run(
+            uvloop.run(
                 _serve(
                     lambda: _follower(api, configuration, metrics, pool, chosen),
                     election,

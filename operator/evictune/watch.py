@@ -13,6 +13,8 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 
+import uvloop
+
 RETRY_INTERVAL = 5.0
 
 log = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ class KeptRunning:
         """Until `stop`."""
         while not self._stopped.is_set():
             try:
-                await asyncio.to_thread(asyncio.run, self._round())
+                await asyncio.to_thread(uvloop.run, self._round())
             # Whatever ended it: the next round starts from a list, and misses nothing.
             except Exception as error:
                 log.error(
