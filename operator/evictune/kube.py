@@ -7,13 +7,14 @@ patches need exact content types, which the generated methods choose for themsel
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import urllib3
 import yaml
 from kubernetes import client, config
@@ -28,6 +29,8 @@ USER_AGENT = "evictune"
 CONNECT_TIMEOUT = 3.0
 READ_TIMEOUT = 10.0
 PAGE_SIZE = 500
+# Tokens are rotated long before they expire: so often is looked for a new one, seconds.
+TOKEN_LOOK_INTERVAL = 5.0
 # How urllib3 and the client begin their messages.
 _LIBRARY = re.compile(r"^(\(\d+\) )?(Reason: )?(<[^>]*>|HTTPS?Connection(Pool)?\([^)]*\)): ")
 
@@ -59,7 +62,7 @@ def load_configuration(kubeconfig: str | None, context: str | None = None) -> cl
     if kubeconfig is None and context is None:
         try:
             config.load_incluster_config(client_configuration=configuration)
-            return configuration
+            return looking_seldom(configuration)
         except config.ConfigException:
             pass  # Not in a pod.
     try:
@@ -69,6 +72,30 @@ def load_configuration(kubeconfig: str | None, context: str | None = None) -> cl
         shown = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         problem = " ".join(str(error).split())
         raise config.ConfigException(f"{shown} is not a kubeconfig: {problem}") from error
+    return looking_seldom(configuration)
+
+
+def looking_seldom(
+    configuration: client.Configuration, clock: Callable[[], float] = time.monotonic
+) -> client.Configuration:
+    """The configuration, which no longer looks for a new token at every request.
+
+    For that look the library sets all of the configuration anew and goes through the environment: a
+    third of a request's time. clock: seconds of a clock that is never set back.
+    """
+    look, looked = configuration.refresh_api_key_hook, clock()
+    if look is None:
+        return configuration
+
+    def look_again(configuration: client.Configuration) -> None:
+        nonlocal looked
+        now = clock()
+        if now >= looked + TOKEN_LOOK_INTERVAL:
+            looked = now
+            look(configuration)
+            configuration.refresh_api_key_hook = look_again  # the library's sets its own again
+
+    configuration.refresh_api_key_hook = look_again
     return configuration
 
 
@@ -179,8 +206,8 @@ def _line(data: bytes | None) -> str:
 def _decode(status: int, data: bytes | None) -> dict[str, Any]:
     """The JSON object of an answer; an error's Status object becomes ApiError."""
     try:
-        answer = json.loads(data or b"{}")
-    except ValueError:
+        answer = msgspec.json.decode(data or b"{}")
+    except (msgspec.DecodeError, RecursionError):
         answer = {"reason": "NotJSON", "message": _line(data)}
         status = status if status >= 300 else 0
     if not isinstance(answer, dict):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from evictune import kube
-from evictune.kube import ApiError, KubeApi
+from evictune.kube import TOKEN_LOOK_INTERVAL, ApiError, KubeApi, looking_seldom
 from kubernetes import client
 
 
@@ -157,3 +157,19 @@ def test_a_write_that_failed_is_not_repeated(server: Server) -> None:
     with pytest.raises(ApiError):
         server.api().apply("/a", {})
     assert len(server.asked) == 1
+
+
+def test_a_rotated_token_is_looked_for_again_and_again_but_not_at_every_request() -> None:
+    configuration, now, tokens = client.Configuration(), [0.0], iter("abc")
+
+    def look(configuration: client.Configuration) -> None:
+        """As the client's loaders do: all anew, itself too."""
+        configuration.api_key["BearerToken"] = next(tokens)
+        configuration.refresh_api_key_hook = look
+
+    look(configuration)
+    looking_seldom(configuration, lambda: now[0])
+    seen = []
+    for now[0] in (0.0, 1.0, TOKEN_LOOK_INTERVAL, 6.0, 7.0, 2 * TOKEN_LOOK_INTERVAL, 11.0):
+        seen.append(configuration.get_api_key_with_prefix("BearerToken"))
+    assert seen == ["a", "a", "b", "b", "b", "c", "c"]

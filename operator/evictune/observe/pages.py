@@ -44,7 +44,9 @@ class PageReader:
             # An interval is longer than servers keep connections, and a fleet has thousands.
             connector = aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(),  # the caller's counts for all of it
             )
         # A pod must not send the operator to addresses of the pod's choice.
         async with self._session.get(_parsed(url), allow_redirects=False) as response:

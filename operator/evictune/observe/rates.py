@@ -49,11 +49,11 @@ def increases(
     grown: dict[K, float] = {}
     for scrape in scrapes:
         counters = scrape.counters
-        restarted = {
-            process(k) for k, value in counters.items() if value < _FELL * last.get(k, value)
-        }
+        fell = [k for k, value in counters.items() if value < _FELL * last.get(k, value)]
+        restarted = {process(key) for key in fell}
         for key, value in counters.items():
-            before = 0.0 if process(key) in restarted else last.get(key, value)
+            # Hardly ever one fell: then nobody asks whose it is.
+            before = 0.0 if fell and process(key) in restarted else last.get(key, value)
             # NaN must stay NaN: it is told, not hidden.
             more = value - before
             grown[key] = grown.get(key, 0.0) + (0.0 if more < 0 else more)
