@@ -28,8 +28,9 @@ from evictune.observe.samplers import PrometheusSource
 from evictune.observe.snapshot import RankKey, Snapshot, SourceError
 from evictune.observe.target import AwayPod, ClusterReader, EnginePod, Target
 
-# A snapshot that several policies share is at most this share of the asking one's interval old.
-_SHARED_AGE = 0.5
+# A snapshot that several policies share is at most this share of the asking one's interval old: the
+# fewest rounds of queries with which no policy sees one twice.
+_SHARED_AGE = 0.9
 
 
 @dataclass(frozen=True)
