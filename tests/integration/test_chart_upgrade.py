@@ -25,13 +25,19 @@ from tests.support.fake_api import merge
 from tests.support.fake_engines import FakeDeployment
 from tests.support.helm import CHART, each_helm, helm
 from tests.support.operator_process import OperatorProcess, eventually
-from tests.support.operator_scene import Scene, install_crd, policy, wait_exactly
+from tests.support.operator_scene import (
+    DEFINITION,
+    Scene,
+    install_crd,
+    policy,
+    remove_crd,
+    wait_exactly,
+)
 from tests.support.service_account import service_account
 
 __all__ = ["each_helm"]
 
 BEFORE = DATA / "evictune-0.1.0.tgz"
-DEFINITION = "evictionpolicies.evictune.io"
 NAME = "evictune"
 # As an operator of that time left it: a value in force, and one that must not come back.
 LEFT = {
@@ -85,7 +91,7 @@ class Release:
 @contextmanager
 def released(cluster: ControlPlane, chart: Path) -> Iterator[Release]:
     """The chart installed where there was no definition; all is as before at the end."""
-    cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
+    remove_crd(cluster)
     release = Release(cluster, f"operators-{secrets.token_hex(3)}")
     release.helm("install", NAME, str(chart), "--create-namespace")
     try:
@@ -93,7 +99,7 @@ def released(cluster: ControlPlane, chart: Path) -> Iterator[Release]:
         yield release
     finally:
         release.helm("uninstall", NAME)
-        cluster.kubectl("delete", "crd", DEFINITION, "--timeout=60s")
+        remove_crd(cluster)
         cluster.kubectl("delete", "namespace", release.namespace, "--wait=false")
         install_crd(cluster)
 

@@ -24,7 +24,7 @@ from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane
 from tests.support.fake_engines import FakeDeployment
 from tests.support.operator_process import OperatorProcess, eventually
-from tests.support.operator_scene import Scene, install_crd, policy
+from tests.support.operator_scene import Scene, install_crd, policy, remove_crd
 from tests.support.page_server import Answer, serve
 from tests.support.service_account import allow, service_account
 from tests.support.shell import INTERRUPTED
@@ -299,7 +299,7 @@ def test_where_the_definition_is_missing_the_command_says_how(
     plugins: Plugins, scene: Scene, operator: OperatorProcess
 ) -> None:
     """The last test of this file: every policy goes with the definition."""
-    scene.cluster.kubectl("delete", "crd", "evictionpolicies.evictune.io", "--timeout=60s")
+    remove_crd(scene.cluster)
     try:
         for command in (("explain",), ("explain", CHAT), ("suspend", "-A")):
             told = plugins.run("evictune", *command)

@@ -12,16 +12,17 @@ from localcluster.controlplane import ControlPlane, KubectlError
 from tests.support.fake_engines import FakeDeployment
 from tests.support.operator_process import OperatorProcess, eventually
 from tests.support.operator_scene import (
+    DEFINITION,
     Scene,
     gone,
     install_crd,
     namespace_gone,
     policy,
+    remove_crd,
     wait_exactly,
 )
 from tests.support.release import Release
 
-DEFINITION = "crd/evictionpolicies.evictune.io"
 LIMIT = 60.0
 # The garbage collector looks for new kinds every 30 s. Of one that goes before it was found, it
 # leaves what belonged to it: the document would expire instead.
@@ -30,14 +31,15 @@ COLLECTOR_SYNC = 40.0
 
 def await_collector(cluster: ControlPlane) -> None:
     """Wait until the garbage collector must have found the definition."""
-    created = cluster.kubectl("get", DEFINITION, "-o", "jsonpath={.metadata.creationTimestamp}")
+    shown = "jsonpath={.metadata.creationTimestamp}"
+    created = cluster.kubectl("get", "crd", DEFINITION, "-o", shown)
     wait_exactly(max(0.0, parse_time(created) + COLLECTOR_SYNC - time.time()))
 
 
 def definition_gone(cluster: ControlPlane) -> bool:
     """Whether the API server has forgotten the definition."""
     try:
-        return not cluster.kubectl("get", DEFINITION, "--ignore-not-found").strip()
+        return not cluster.kubectl("get", "crd", DEFINITION, "--ignore-not-found").strip()
     except KubectlError:
         return False
 
@@ -54,14 +56,14 @@ def test_uninstalled_with_policies_present_everything_goes(
 ) -> None:
     """The chart with its definition: helm uninstall deletes both, in an order of its own."""
     values = {"crds": {"install": True, "keep": False}}
-    control_plane.kubectl("delete", DEFINITION, "--ignore-not-found")
+    remove_crd(control_plane)
     try:
         with (
             Scene(control_plane) as scene,
             FakeDeployment(scene.api, scene.namespace, "chat-8b") as target,
             Release(control_plane, tmp_path, values) as release,
         ):
-            control_plane.await_definition("evictionpolicies.evictune.io")
+            control_plane.await_definition(DEFINITION)
             scene.create(policy("chat", "chat-8b", behavior={"knobTTL": "1h"}))
             with release.operator():
                 eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept")
@@ -92,7 +94,7 @@ def test_a_definition_that_is_deleted_is_named_and_followed_when_it_is_back(
             eventually(lambda: "Kept" in scene.reasons("chat"), "a change that was kept")
             await_collector(control_plane)
             try:
-                control_plane.kubectl("delete", DEFINITION, "--wait=false")
+                control_plane.kubectl("delete", "crd", DEFINITION, "--wait=false")
                 eventually(lambda: definition_gone(control_plane), "the definition gone", LIMIT)
                 eventually(lambda: gone(scene, "chat-8b"), "the document collected", LIMIT)
                 assert at_stock(target)

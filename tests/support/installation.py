@@ -15,6 +15,7 @@ from localcluster.processes import free_port
 from tests.support.images import operator_image, plugin_image
 from tests.support.local_http import opened
 from tests.support.objects import Object, Objects
+from tests.support.operator_scene import DEFINITION
 from tests.support.shell import Shell
 from tests.support.walkthrough import steps
 
@@ -27,7 +28,6 @@ CHART = f"{_ABOUT['name']}-{_ABOUT['version']}"
 REPOSITORY = "registry.example/evictune"
 IMAGE = f"{REPOSITORY}:{_ABOUT['appVersion']}"
 PLUGIN_IMAGE = f"{REPOSITORY}-plugin:{_ABOUT['appVersion']}"
-DEFINITION = "evictionpolicies.evictune.io"
 # Which pods are whose.
 _ROLE = "app.kubernetes.io/name"
 TEST_PODS = f"{_ROLE}={NAME}-test"

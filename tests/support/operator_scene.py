@@ -18,13 +18,22 @@ from localcluster.controlplane import ControlPlane
 from tests.support.operator_process import eventually
 
 OPERATOR = "evictune"
+DEFINITION = "evictionpolicies.evictune.io"
 
 
 def install_crd(cluster: ControlPlane) -> None:
     """Apply the definition, and wait until the API server serves it."""
     definition = yaml.safe_dump(crd())
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=definition)
-    cluster.await_definition("evictionpolicies.evictune.io")
+    cluster.await_definition(DEFINITION)
+
+
+def remove_crd(cluster: ControlPlane) -> None:
+    """Delete the definition, if there is one, with all policies, and wait until it is gone.
+
+    The API server waits up to a minute for the policies, and then begins again.
+    """
+    cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=180s")
 
 
 def policy(name: str, target: str, **spec: Any) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.installation import DEFINITION, GUIDE, NAME, NAMESPACE, Installation
+from tests.support.installation import GUIDE, NAME, NAMESPACE, Installation
 from tests.support.objects import Objects
+from tests.support.operator_scene import DEFINITION
 from tests.support.serving import POLICY, Serving, policy
 from tests.support.walkthrough import steps
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.installation import DEFINITION, GUIDE, NAME, NAMESPACE, wait_for
+from tests.support.installation import GUIDE, NAME, NAMESPACE, wait_for
+from tests.support.operator_scene import DEFINITION
 from tests.support.serving import POLICY, Serving
 from tests.support.walkthrough import steps
 
