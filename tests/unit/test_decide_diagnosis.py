@@ -126,6 +126,27 @@ def test_a_high_usage_with_nobody_waiting_is_not_pressure() -> None:
 
 
 @pytest.mark.parametrize(
+    ("preemptions", "regime"),
+    [
+        # A second, over a window of a minute with 600 requests: 30 and 120.
+        (0.5, Reason.QUEUE_BOUND),
+        (2.0, Reason.CAPACITY_BOUND),
+    ],
+)
+def test_who_preempts_has_no_room_whatever_is_held_at_the_moment(
+    preemptions: float, regime: Reason
+) -> None:
+    seen = observe(
+        kv_usage=Value(0.62),
+        waiting=Value(190.0),
+        queue_time=Value(5.0),
+        ttft=ttft(38.0, requests=600.0),
+        preemptions=Value(preemptions),
+    )
+    assert _diagnose(seen)[0] is regime
+
+
+@pytest.mark.parametrize(
     ("usage", "prompt_tokens", "regime"),
     [
         # Of 6,400 tokens. The last two prompts must fit.

@@ -13,6 +13,9 @@ from evictune.decide.situation import Situation, show, show_fraction
 # smaller one where prompts are long: a request that ended a moment ago has left room for one.
 FULL = 0.9
 PROMPTS_LEFT = 2.0
+# A running request is preempted only where no block is left: this share of the requests says that
+# there was no room within the window, whatever is held at the moment of the look.
+PREEMPTED = 0.1
 # A mean wait of this share of the threshold is a queue, not a moment's coincidence.
 QUEUED = 0.5
 
@@ -114,6 +117,8 @@ def _queue_bound(situation: Situation) -> Regime | None:
     if usage is None or waiting is None or queued is None:
         return None
     long_wait = QUEUED * situation.policy.spec.slo.ttft.threshold
+    if _preempted(situation) >= PREEMPTED:
+        return None
     if waiting >= 1 and queued >= long_wait and usage < _full(situation):
         return Reason.QUEUE_BOUND, (
             f"Requests wait {format_duration(queued)} on average ({waiting:g} now) although live "
@@ -130,13 +135,21 @@ def _capacity_bound(situation: Situation) -> Regime | None:
     waiting, preemptions = number_of(seen.waiting) or 0.0, number_of(seen.preemptions) or 0.0
     violated = [each for each in situation.objectives[1:] if each.met is False]
     full = usage >= _full(situation) and (waiting >= 1 or preemptions > 0)
-    if full or violated:
+    if full or violated or _preempted(situation) >= PREEMPTED:
         limits = "".join(f" {each.message}." for each in violated)
         return Reason.CAPACITY_BOUND, (
             f"Live requests hold {usage:.0%} of the KV blocks, {waiting:g} wait, "
             f"{preemptions:.2g} preemptions a second.{limits}"
         )
     return None
+
+
+def _preempted(situation: Situation) -> float:
+    """Preemptions a request, of the hottest engine; 0 where they are not known."""
+    rate, ttft = number_of(situation.observation.preemptions), situation.ttft
+    if not rate or ttft is None or not ttft.requests:
+        return 0.0
+    return rate * situation.window * len(situation.observation.engines) / ttft.requests
 
 
 def _full(situation: Situation) -> float:
