@@ -12,6 +12,7 @@ from evictune.api.decision import (
     Pending,
     Phase,
     Quarantined,
+    Recommendation,
     WriteKnobs,
 )
 from evictune.api.knobs import STOCK_LRU, KnobDocument, KnobValues
@@ -165,6 +166,16 @@ def test_it_made_things_worse_and_is_taken_back() -> None:
     assert decision.effects == (WriteKnobs(3, STOCK_LRU, 600.0),)
     assert [each.values for each in decision.memory.quarantine] == [XI_512]
     assert decision.memory.last_change_time == DUE
+
+
+def test_what_is_being_tried_or_was_left_is_no_longer_recommended() -> None:
+    begun = _decide(Memory(), observe())
+    assert _pending(begun).change_to == XI_512
+    assert begun.memory.recommendation is None
+    told = Recommendation(XI_512, XI_512, "as an operator of before left it")
+    memory = replace(_memory(Phase.SETTLING), recommendation=told)
+    left = _decide(memory, following(XI_512, 2, ttft=ttft(0.8)), DUE)
+    assert left.memory.recommendation is None
 
 
 def test_a_verdict_says_what_it_rests_on() -> None:

@@ -60,7 +60,13 @@ def begin(
         revert_of=revert_of,
         turns=turns,
     )
-    memory = replace(situation.memory, pending=pending, last_change_time=situation.now)
+    # What is being set, or taken back, is no longer recommended.
+    memory = replace(
+        situation.memory,
+        pending=pending,
+        last_change_time=situation.now,
+        recommendation=None,
+    )
     intended = record_of(situation, pending, Reason.INTENDED, message)
     return Step(memory, (write(situation, pending),), (intended,), next_check=POLL)
 
