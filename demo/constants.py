@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A random Llama. heads divides hidden; intermediate is the width of the MLP."""
+    """A random Llama. intermediate is the width of the MLP, head that of an attention head."""
 
     layers: int = 2
     hidden: int = 512
     intermediate: int = 1024
     heads: int = 8
+    head: int = 64
     vocabulary: int = 1024
     seed: int = 7
 

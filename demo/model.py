@@ -73,6 +73,7 @@ def _config(size: ModelSize) -> dict[str, object]:
         "num_hidden_layers": size.layers,
         "num_attention_heads": size.heads,
         "num_key_value_heads": size.heads,
+        "head_dim": size.head,
         "vocab_size": size.vocabulary,
         "max_position_embeddings": ENGINE.max_model_tokens,
         "rms_norm_eps": 1e-5,
@@ -95,8 +96,10 @@ def _weights(size: ModelSize) -> Iterator[tuple[str, NDArray[np.float32]]]:
     yield "model.embed_tokens.weight", matrix(size.vocabulary, size.hidden)
     for layer in range(size.layers):
         prefix = f"model.layers.{layer}"
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            yield f"{prefix}.self_attn.{name}.weight", matrix(size.hidden, size.hidden)
+        attention = size.heads * size.head
+        for name in ("q_proj", "k_proj", "v_proj"):
+            yield f"{prefix}.self_attn.{name}.weight", matrix(attention, size.hidden)
+        yield f"{prefix}.self_attn.o_proj.weight", matrix(size.hidden, attention)
         for name in ("gate_proj", "up_proj"):
             yield f"{prefix}.mlp.{name}.weight", matrix(size.intermediate, size.hidden)
         yield f"{prefix}.mlp.down_proj.weight", matrix(size.hidden, size.intermediate)

@@ -22,7 +22,7 @@ from demo.constants import ModelSize
 from demo.model import cached_model
 
 START_SECONDS = 400
-SMALL = ModelSize(layers=2, hidden=64, intermediate=128, heads=2)
+SMALL = ModelSize(layers=2, hidden=64, intermediate=128, heads=2, head=32)
 BLOCK_TOKENS = 32
 Labels = dict[str, str]
 

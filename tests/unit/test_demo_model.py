@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from demo.constants import ModelSize
 from demo.model import cached_model, write_model
 
-SMALL = ModelSize(layers=2, hidden=16, intermediate=24, heads=2, vocabulary=40)
+SMALL = ModelSize(layers=2, hidden=16, intermediate=24, heads=2, head=8, vocabulary=40)
 
 
 def test_it_is_a_llama_of_the_size_asked_for(tmp_path: Path) -> None:
@@ -48,4 +48,4 @@ def test_it_is_written_once_and_leaves_nothing_half_done(
     assert cached_model(SMALL) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == written
     assert list((tmp_path / "evictune").iterdir()) == [first]
-    assert cached_model(ModelSize(layers=1, hidden=16, heads=2)) != first
+    assert cached_model(ModelSize(layers=1, hidden=16, heads=2, head=8)) != first
