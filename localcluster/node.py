@@ -14,6 +14,8 @@ DNS and no way out of the machine. Pods run images that were loaded (`imagePullP
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -111,6 +113,14 @@ class Node:
         self._progress(f"loading {reference} into {self.name}")
         self._ctr("images", "import", "--all-platforms", str(archive))
 
+    def restart_kubelet(self) -> None:
+        """Kill it and start it again; pods go on meanwhile."""
+        program = self.programs.pop("kubelet")
+        for child in _children(program.pid):  # in the node's process namespace
+            os.kill(child, signal.SIGKILL)
+        program.wait()
+        self._start_kubelet()
+
     def tag_image(self, reference: str, name: str) -> None:
         """Let pods name a loaded image by another full name too, such as docker.io/library/x:1."""
         self._ctr("images", "tag", "--force", reference, name)
@@ -162,8 +172,7 @@ class Node:
         program = self._start("init", [*unshare, *init])
         ready = self.directory / "ready"
         wait_until(ready.exists, [program], "the node's namespaces are not ready", START_SECONDS)
-        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text()
-        self._init_pid = children.split()[0]
+        self._init_pid = _children(program.pid)[0]
 
     def _inside(self, *command: str | Path) -> list[str]:
         namespaces = ["--mount", "--pid", "--net"]
@@ -230,6 +239,10 @@ class Node:
             return False
         conditions = node["status"].get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _hierarchies() -> list[Path]:

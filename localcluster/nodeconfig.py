@@ -86,6 +86,8 @@ def kubelet(directory: Path, network: NodeNetwork, client_ca: Path, cgroup: str)
         "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "makeIPTablesUtilChains": False,
+        # What is restarted on purpose, again and again, need not wait for up to five minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "10s"},
         # How soon a changed ConfigMap is in a pod's mount.
         "syncFrequency": "1s",
         "nodeStatusUpdateFrequency": "5s",
