@@ -68,12 +68,21 @@ class Stack:
         pod = self.pod()
         return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
 
-    def kill_engine(self) -> None:
-        """SIGKILL to the engine's container, as the kernel does when memory runs out."""
-        (status,) = self.pod()["status"]["containerStatuses"]
+    def kill(self, pod: Object) -> None:
+        """SIGKILL to a pod's only container, as the kernel does when memory runs out."""
+        (status,) = pod["status"]["containerStatuses"]
         container = status["containerID"].removeprefix("containerd://")
         ctr = ["ctr", "--address", CONTAINERD_SOCKET, "-n", "k8s.io"]
         self.node.run(*ctr, "tasks", "kill", "--signal", "SIGKILL", container)
+
+    def kill_operator(self) -> None:
+        """SIGKILL to the operator, and another pod in its place: kubelet would let it wait longer
+        each time.
+        """
+        (pod,) = self.objects(RELEASE).all("pod")
+        self.kill(pod)
+        name = pod["metadata"]["name"]
+        self.cluster.kubectl("delete", "pod", name, "-n", RELEASE, "--wait=false")
 
     def apply_policy(self, policy: Mapping[str, Any]) -> None:
         """Create or change a policy."""
@@ -156,15 +165,26 @@ class Stack:
             return str(error)
 
 
+def start_engine(cluster: ControlPlane, node: Node, plugin_image: str) -> None:
+    """The engine that the behaviours share."""
+    manifest = vllm_pod.deployment(NAMESPACE, WORKLOAD, node.base_image.reference, cached_model())
+    apply_wired(cluster, manifest, "--plugin-image", plugin_image)
+
+
 @contextmanager
-def closed_loop(cluster: ControlPlane, node: Node, directory: Path) -> Iterator[Stack]:
-    """Bring up engine, Prometheus and operator; all are ready."""
+def closed_loop(
+    cluster: ControlPlane,
+    node: Node,
+    directory: Path,
+    start: Callable[[ControlPlane, Node, str], None] = start_engine,
+) -> Iterator[Stack]:
+    """Bring up engine, Prometheus and operator; all are ready. start: given the plugin's image."""
     operator, plugin = operator_image(), plugin_image()
     for image in (operator, plugin):
         node.load_image(image.archive, image.reference)
     for namespace in (NAMESPACE, RELEASE):
         cluster.kubectl("create", "namespace", namespace)
-    start_engine(cluster, node, plugin.reference)
+    start(cluster, node, plugin.reference)
     with prometheus(node.host_address, directory / "prometheus", SCRAPE_INTERVAL) as metrics:
         stack = Stack(cluster, node, metrics)
         install_operator(cluster, operator.reference, metrics.url)
@@ -174,11 +194,10 @@ def closed_loop(cluster: ControlPlane, node: Node, directory: Path) -> Iterator[
         yield stack
 
 
-def start_engine(cluster: ControlPlane, node: Node, plugin_image: str) -> None:
-    """A Deployment as its owner wrote it, wired by the command that does so."""
-    manifest = vllm_pod.deployment(NAMESPACE, WORKLOAD, node.base_image.reference, cached_model())
+def apply_wired(cluster: ControlPlane, manifest: Object, *options: str) -> None:
+    """A workload as its owner wrote it, wired by the command that does so, and applied."""
     wired = subprocess.run(
-        [sys.executable, "-m", "evictune.cli", "wire", "-", "--plugin-image", plugin_image],
+        [sys.executable, "-m", "evictune.cli", "wire", "-", *options],
         cwd=ROOT / "operator",
         input=yaml.safe_dump(manifest),
         capture_output=True,

@@ -121,16 +121,17 @@ class Engine:
             text: str = json.load(answer)["choices"][0]["text"]
         return text
 
+    def cache_config(self) -> tuple[str, int] | None:
+        """Memory fraction and number of KV blocks, as vLLM shows them; None: it does not serve."""
+        shown = [labels for labels, _ in _samples(f"{self.url}/metrics", "vllm:cache_config_info")]
+        if not shown:
+            return None
+        (labels,) = shown
+        return labels["gpu_memory_utilization"], int(labels["num_gpu_blocks"])
+
     def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
         """Labels and value of the plugin's samples of one name; none if its port is closed."""
-        try:
-            with opened(self._plugin) as answer:
-                text = answer.read().decode()
-        except OSError:
-            return []
-        families = text_string_to_metric_families(text)
-        samples = [sample for family in families for sample in family.samples]
-        return [(sample.labels, sample.value) for sample in samples if sample.name == name]
+        return _samples(self._plugin, name)
 
     def in_force(self) -> InForce | None:
         """What the plugin's series say; None while it does not answer."""
@@ -145,3 +146,15 @@ class Engine:
         """Why the document now on disk is refused, in the plugin's words; "" if it is not."""
         shown = self.samples("evictune_refused_document_info")
         return "; ".join(f"{labels['reason']}: {labels['message']}" for labels, _ in shown)
+
+
+def _samples(page: str, name: str) -> list[tuple[dict[str, str], float]]:
+    """Labels and value of the samples of one name on a metrics page; none if nobody answers."""
+    try:
+        with opened(page) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return []
+    families = text_string_to_metric_families(text)
+    samples = [sample for family in families for sample in family.samples]
+    return [(sample.labels, sample.value) for sample in samples if sample.name == name]

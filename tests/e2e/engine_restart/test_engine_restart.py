@@ -16,7 +16,7 @@ def test_a_restarted_engine_is_claimed_only_when_it_shows_the_revision(
     ensure_in_force(stack, pace)
     uid, restarts = stack.identity()
     wanted = applied(stack)
-    stack.kill_engine()
+    stack.kill(stack.pod())
     stack.wait_for("the loss noticed", lambda: not claims(stack), 60)
     early = []
 
