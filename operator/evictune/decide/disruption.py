@@ -46,7 +46,7 @@ def redundant(situation: Situation) -> Hold | None:
     """Another engine serves meanwhile."""
     ready = _ready(situation)
     if situation.disruption.policy is DisruptionPolicy.WHEN_REDUNDANT and ready < 2:
-        return Reason.NOT_REDUNDANT, f"{ready} engine is Ready, WhenRedundant asks for two"
+        return Reason.NOT_REDUNDANT, f"Ready engines: {ready}; WhenRedundant asks for two"
     return None
 
 
@@ -55,7 +55,7 @@ def enough_stay_ready(situation: Situation) -> Hold | None:
     ready, least = _ready(situation), situation.disruption.least_ready
     if situation.disruption.policy is DisruptionPolicy.NEVER or ready - 1 >= least:
         return None
-    return Reason.MIN_READY, f"{ready} engines are Ready, minReady {least} would not be kept"
+    return Reason.MIN_READY, f"Ready engines: {ready}; minReady {least} would not be kept"
 
 
 def nobody_away(situation: Situation) -> Hold | None:
