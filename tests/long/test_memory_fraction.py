@@ -183,11 +183,11 @@ def test_a_shortage_is_answered_by_one_engine_after_the_other(
     assert document["default"]["gpuMemoryUtilization"] == 0.30
     assert not document.get("pods")
     assert scene.workload() == workload
-    assert scene.status()["applied"]["values"]["gpuMemoryUtilization"] == "0.30"
+    assert float(scene.status()["applied"]["values"]["gpuMemoryUtilization"]) == 0.30
     assert min(load.tally.answered[name] for name in before) > 0
     assert not load.tally.failed
     story = shell.run(f"evictune history {POLICY} -n {NAMESPACE} --steps")
-    for words in ("Intended", "EngineRestarted", "CanaryPassed", "Kept", "0.30"):
+    for words in ("Intended", "EngineRestarted", "CanaryPassed", "Kept", "0.3"):
         assert words in story, story
 
 
@@ -224,6 +224,24 @@ def test_memory_wanted_back_through_everything_that_can_end(
     restarts = {name: after[1] - before[name][1] for name, after in scene.identities().items()}
     assert restarts == dict.fromkeys(before, 1)
     assert scene.workload() == workload
+    assert not load.tally.failed
+
+
+def test_a_fraction_too_low_to_start_is_left(scene: Scene, load: BalancedLoad) -> None:
+    """With the operator there: a twentieth of the memory is less than vLLM needs without blocks."""
+    load.shape = QUIET
+    before = scene.identities()
+    scene.patch(knobs=bounds("0.05", "0.05", "0.2"))
+    decision = await_intent(scene, "0.05")
+    canary = scene.canary()
+    (peer,) = set(before) - {canary}
+    scene.wait_for("the end of the change", lambda: ended(scene, decision), 2 * RESTART)
+    scene.wait_for("both engines serve", scene.both_serve, RESTART)
+    assert "EngineFailed" in scene.told(decision)
+    assert scene.quarantined()["0.05"] == "EngineFailed"
+    assert scene.identities()[canary][1] >= before[canary][1] + 2
+    assert scene.identities()[peer] == before[peer]
+    assert set(scene.fractions().values()) == {MANIFEST}
     assert not load.tally.failed
 
 
@@ -302,26 +320,35 @@ def operator_away(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def slowed(scene: Scene, name: str) -> Iterator[None]:
-    """A pod's container that stands still for four seconds in six."""
-    (status,) = scene.pods()[name]["status"]["containerStatuses"]
-    container = status["containerID"].removeprefix("containerd://")
-    ctr = ["ctr", "--address", CONTAINERD_SOCKET, "-n", "k8s.io", "tasks"]
+    """A pod's engine that stands still for 25 seconds in 27, behind a server that answers."""
+    run, core = scene.stack.node.run, engine_core(scene, name)
     done = threading.Event()
 
-    def freeze() -> None:
+    def stop_and_go() -> None:
         while not done.is_set():
-            scene.stack.node.run(*ctr, "pause", container)
-            done.wait(4.0)
-            scene.stack.node.run(*ctr, "resume", container)
+            run("kill", "-STOP", core)
+            done.wait(25.0)
+            run("kill", "-CONT", core)
             done.wait(2.0)
 
-    thread = threading.Thread(target=freeze, name="slowed")
+    thread = threading.Thread(target=stop_and_go, name="slowed")
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
+
+
+def engine_core(scene: Scene, name: str) -> str:
+    """The process of a pod that runs the model, by its number within the node."""
+    (status,) = scene.pods()[name]["status"]["containerStatuses"]
+    container = status["containerID"].removeprefix("containerd://")
+    run = scene.stack.node.run
+    ctr = ["ctr", "--address", CONTAINERD_SOCKET, "-n", "k8s.io", "tasks", "ps", container]
+    numbers = [line.split()[0] for line in run(*ctr).splitlines()[1:]]
+    (core,) = (each for each in numbers if "EngineCor" in run("cat", f"/proc/{each}/comm"))
+    return core
 
 
 @contextmanager

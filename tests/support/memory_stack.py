@@ -123,7 +123,8 @@ class Scene:
     def begun(self, to: str) -> str | None:
         """The decision that is under way to a fraction."""
         pending = self.status().get("pending", {})
-        if pending.get("to", {}).get("gpuMemoryUtilization") != to or "revertOf" in pending:
+        wanted = pending.get("to", {}).get("gpuMemoryUtilization", "0")
+        if float(wanted) != float(to) or "revertOf" in pending:
             return None
         return str(pending["decisionID"])
 
