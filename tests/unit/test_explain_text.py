@@ -9,9 +9,10 @@ import pytest
 from evictune.act.knobs import StoredKnobs
 from evictune.api.knobs import KnobDocument, KnobValues
 from evictune.api.parse import parse_policy
+from evictune.api.quantity import format_span
 from evictune.api.times import parse_time
 from evictune.console.explain import render
-from evictune.console.paper import WIDTH, Paper, span
+from evictune.console.paper import WIDTH, Paper
 from evictune.console.subjects import Subject
 
 NOW = parse_time("2026-11-29T12:30:00Z")
@@ -186,4 +187,4 @@ def test_who_changed_the_document_is_named() -> None:
     ],
 )
 def test_spans(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert format_span(seconds) == text

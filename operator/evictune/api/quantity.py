@@ -51,6 +51,19 @@ def format_duration(seconds: float) -> str:
     return f"{round(seconds, 3):g}s"
 
 
+def format_span(seconds: float) -> str:
+    """A duration for people: its two largest units at most."""
+    for size, unit, below, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = int(seconds % size // below)
+            return f"{int(seconds // size)}{unit}" + (f"{rest}{small}" if rest else "")
+    return f"{int(seconds)}s"
+
+
 def format_fraction(fraction: Decimal) -> str:
     """The shortest text for a share: "0.9", never "0.90" nor "9E-1"."""
     return format(fraction.normalize(), "f")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evictune.api.knobs import KnobValues
 from evictune.api.policy import EvictionPolicy, Mode
-from evictune.api.quantity import format_duration, format_fraction
+from evictune.api.quantity import format_fraction, format_span
 from evictune.api.reasons import REASONS, Reason
 from evictune.console.paper import Paper
 from evictune.console.subjects import Source, Subject
@@ -51,7 +51,7 @@ def _cooldown(policy: EvictionPolicy, last: float | None, now: float) -> tuple[R
     left = 0.0 if last is None else min(last, now) + policy.spec.behavior.cooldown - now
     if left <= 0:
         return None
-    return Reason.COOLDOWN, f"the next change may begin in {format_duration(round(left))}"
+    return Reason.COOLDOWN, f"the next change may begin in {format_span(left)}"
 
 
 def render(subjects: Sequence[Subject], paper: Paper) -> str:

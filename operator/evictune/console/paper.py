@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from evictune.api.quantity import format_span
+
 WIDTH = 100
 NARROWEST = 60
 WIDEST = 120
@@ -52,7 +54,9 @@ class Paper:
 
     def ago(self, then: float) -> str:
         """How long ago, or how long from now."""
-        return span(self.now - then) + " ago" if then <= self.now else "in " + span(then - self.now)
+        if then <= self.now:
+            return format_span(self.now - then) + " ago"
+        return "in " + format_span(then - self.now)
 
     def wrapped(self, text: str, first: str, rest: str) -> list[str]:
         """Lines of at most the paper's width."""
@@ -112,19 +116,6 @@ def paper_for(stream: TextIO, color: str) -> Paper:
 def printable(text: str) -> str:
     """The text without what would steer a terminal."""
     return text.translate(_CONTROL)
-
-
-def span(seconds: float) -> str:
-    """A duration for people: its two largest units at most."""
-    for size, unit, below, small in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "m"),
-        (60, "m", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // below)
-            return f"{int(seconds // size)}{unit}" + (f"{rest}{small}" if rest else "")
-    return f"{int(seconds)}s"
 
 
 def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

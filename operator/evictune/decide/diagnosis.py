@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from evictune.api.observation import Idle, Reading, Unknown, number_of
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_duration, format_span
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Situation, show, show_fraction
 
@@ -74,7 +74,7 @@ def _settling(situation: Situation) -> Regime | None:
         return Reason.SETTLING, f"{show(pending.change_to)} is {pending.phase.lower()}."
     changed = situation.memory.last_change_time
     if changed is not None and situation.now < changed + situation.settle:
-        rest = format_duration(round(changed + situation.settle - situation.now))
+        rest = format_span(changed + situation.settle - situation.now)
         return Reason.SETTLING, f"The last change is still settling, for {rest}."
     return None
 

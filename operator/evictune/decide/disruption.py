@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from evictune.api.disruption import DisruptionPolicy
 from evictune.api.observation import Reading, number_of
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_span
 from evictune.api.reasons import Reason
 from evictune.api.schedule import next_opening, open_until
 from evictune.api.times import format_time
@@ -101,7 +101,7 @@ def not_too_often(situation: Situation) -> Hold | None:
     lately = sorted(each for each in situation.memory.disruptions if each > situation.now - DAY)
     if len(lately) < most:
         return None
-    rest = format_duration(round(lately[-most] + DAY - situation.now))
+    rest = format_span(lately[-most] + DAY - situation.now)
     return Reason.MAX_PER_DAY, f"{len(lately)} changes were begun within 24 hours; for {rest} yet"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from evictune.api.decision import Applied, DecisionRecord, Memory, Quarantined, Turn, WriteKnobs
 from evictune.api.knobs import KnobDocument
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_span
 from evictune.api.reasons import Reason
 from evictune.decide.changes import write
 from evictune.decide.situation import (
@@ -129,7 +129,7 @@ def _restored(situation: Situation, step: Step, written: WriteKnobs) -> Step:
         if record.reason is Reason.RESTORED and record.time > now - FIGHT_MEMORY
     ]
     if len(lately) >= FIGHT_LIMIT:
-        rest = format_duration(round(min(lately) + FIGHT_MEMORY - now))
+        rest = format_span(min(lately) + FIGHT_MEMORY - now)
         message = f"the knob document was lost {len(lately)} times; it is left alone for {rest}"
         return replace(step, holds=(*step.holds, (Reason.FIGHT_DETECTED, message)))
     what = "was deleted" if situation.observation.document is None else "was set back"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from evictune.api.policy import Mode
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_duration, format_span
 from evictune.api.reasons import Reason
 from evictune.decide.situation import Hold, Situation, follows, show
 from evictune.decide.wishes import Wish, is_steady, within
@@ -89,7 +89,7 @@ def replicas_rest(situation: Situation, wish: Wish) -> Hold | None:
     target = situation.observation.target
     if target.rollout_in_progress or not situation.unrest:
         return None
-    rest = format_duration(round(situation.unrest))
+    rest = format_span(situation.unrest)
     number = f"{target.desired_replicas} replicas are wanted"
     return Reason.REPLICAS_CHANGED, f"pods came or went ({number}); {rest} until they are warm"
 
@@ -111,7 +111,7 @@ def not_quarantined(situation: Situation, wish: Wish) -> Hold | None:
     """What was worse under like traffic is not tried again, unless it is the best there is."""
     record = situation.tried.get(wish.target.order)
     if record is not None and not wish.exhausted and wish.target != situation.present:
-        rest = format_duration(round(record.until - situation.now))
+        rest = format_span(record.until - situation.now)
         return Reason.QUARANTINED, f"{show(wish.target)} was left ({record.reason}); for {rest} yet"
     return None
 
@@ -150,7 +150,7 @@ def _since_change(situation: Situation, pause: float, reason: Reason) -> Hold | 
     changed = situation.memory.last_change_time
     if changed is None or situation.now >= changed + pause:
         return None
-    rest = format_duration(round(changed + pause - situation.now, 1))
+    rest = format_span(changed + pause - situation.now)
     return reason, f"the last change is too recent, for {rest} yet"
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from evictune.api.decision import Baseline, Pending, Phase
 from evictune.api.observation import Interval
 from evictune.api.policy import Mode
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_duration, format_span
 from evictune.api.reasons import Reason
 from evictune.decide.changes import (
     POLL,
@@ -153,7 +153,7 @@ def _settled(situation: Situation, pending: Pending) -> Step | None:
     since = pending.acknowledged_time or pending.start_time
     rest = since + situation.settle - situation.now
     if rest > 0:
-        message = f"the verdict is due in {format_duration(round(rest, 1))}"
+        message = f"the verdict is due in {format_span(rest)}"
         return held(situation, (Reason.SETTLING, message), max(rest, 0.1))
     return _unrest(situation, since) or _judged(situation, pending)
 
@@ -165,7 +165,7 @@ def _unrest(situation: Situation, since: float) -> Step | None:
         return held(situation, (Reason.ROLLOUT_IN_PROGRESS, message))
     if not situation.unrest or situation.now - since > PATIENCE * situation.settle:
         return None
-    rest = format_duration(round(situation.unrest, 1))
+    rest = format_span(situation.unrest)
     message = f"the verdict waits until pods that came or went are warm, for {rest} yet"
     return held(situation, (Reason.REPLICAS_CHANGED, message))
 

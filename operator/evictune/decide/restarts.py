@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from evictune.api.decision import DecisionRecord, Pending, Phase, Trial, Turn
 from evictune.api.observation import PodObservation
-from evictune.api.quantity import format_duration
+from evictune.api.quantity import format_duration, format_span
 from evictune.api.reasons import Reason
 from evictune.decide.canary import is_warm, verdict
 from evictune.decide.changes import (
@@ -139,7 +139,7 @@ def _judged(situation: Situation, pending: Pending, pod: PodObservation) -> Step
     since = turn.warm_time if turn.warm_time is not None else situation.now
     rest = since + situation.window - situation.now
     if rest > 0:
-        message = f"the verdict about pod {pod.name} is due in {format_duration(round(rest, 1))}"
+        message = f"the verdict about pod {pod.name} is due in {format_span(rest)}"
         return held(situation, (Reason.SETTLING, message), max(rest, 0.1))
     outcome, told = verdict(situation, pending, pod)
     patient = situation.now - since <= PATIENCE * situation.settle
