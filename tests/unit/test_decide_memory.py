@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from evictune.api.decision import Memory
 from evictune.api.observation import Value
+from evictune.api.policy import EvictionPolicy
 from evictune.api.reasons import Reason
 
 from tests.support.memory_world import HEALTHY, HOLDING, MANIFEST, MemoryWorld, memory_policy
@@ -106,6 +107,33 @@ def test_a_start_that_fails_goes_back_and_is_not_tried_again() -> None:
     (left,) = world.memory.quarantine
     assert (left.values.fraction, left.reason) == (UP, Reason.ENGINE_FAILED)
     assert Reason.QUARANTINED in world.held
+
+
+def test_a_fraction_too_low_to_start_bars_lower_ones_only() -> None:
+    world = MemoryWorld()
+    world.run(2000, until=Reason.KEPT)
+    world.readings = HEALTHY
+    low = Decimal("0.50")
+    world.starts_fail = {low}
+    world.policy = within("0.50", "0.50")
+    world.run(2000)
+    assert [each.values.fraction for each in world.memory.quarantine] == [low]
+    asked = len(world.asked)
+    world.policy = within("0.45", "0.45")
+    world.run(2000)
+    assert Reason.QUARANTINED in world.held
+    assert len(world.asked) == asked
+    assert world.fractions == ["0.87", "0.87"]
+    world.policy = within("0.91", "0.94")
+    world.run(2000)
+    assert world.fractions == ["0.91", "0.91"]
+
+
+def within(smallest: str, largest: str) -> EvictionPolicy:
+    """A policy of other bounds than before."""
+    limits = {"min": smallest, "max": largest, "step": "0.02"}
+    often = {"policy": "WhenRedundant", "maxPerDay": 9}
+    return memory_policy(often, knobs={"gpuMemoryUtilization": limits})
 
 
 def test_an_engine_that_dies_minutes_later_counts_and_what_was_changed_goes_back() -> None:

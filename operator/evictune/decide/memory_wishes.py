@@ -11,7 +11,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from evictune.api.disruption import FractionRange
-from evictune.api.quantity import format_duration, format_fraction
+from evictune.api.quantity import format_fraction, format_span
 from evictune.api.reasons import Reason
 from evictune.decide.disruption import RESTART_GUARDS, RestartGuard, not_too_often
 from evictune.decide.fractions import gain_of, in_force, manifest, misfit, same
@@ -98,7 +98,7 @@ def lasts(situation: Situation, wish: Wish) -> Hold | None:
     rest = shortage.since + situation.settle - situation.now
     if rest <= 0:
         return None
-    return Reason.SAMPLES, f"the shortage must last for {format_duration(round(rest))} yet"
+    return Reason.SAMPLES, f"the shortage must last for {format_span(rest)} yet"
 
 
 def within_fractions(situation: Situation, wish: Wish) -> Hold | Wish | None:
@@ -117,15 +117,15 @@ def within_fractions(situation: Situation, wish: Wish) -> Hold | Wish | None:
 
 
 def not_failed_before(situation: Situation, wish: Wish) -> Hold | None:
-    """What failed is not tried again, nor what takes more memory than that."""
+    """What failed is not tried again, nor what lies beyond it: it would need more, or have less."""
     wanted, before = wish.target.fraction, in_force(situation)
     for each in situation.memory.quarantine:
         left = each.values.fraction
         if left is None or wanted is None or each.until <= situation.now:
             continue
-        beyond = before is not None and wanted > before and left <= wanted
+        beyond = before is not None and (before < left < wanted or wanted < left < before)
         if beyond or same(left, wanted):
-            rest = format_duration(round(each.until - situation.now))
+            rest = format_span(each.until - situation.now)
             return Reason.QUARANTINED, (
                 f"memory fraction {format_fraction(left)} was left ({each.reason}); for {rest} yet"
             )
@@ -137,7 +137,7 @@ def proven(situation: Situation, wish: Wish) -> Hold | None:
     trial = situation.memory.trial
     if wish.reason is not Reason.CAPACITY_BOUND or trial is None or trial.until <= situation.now:
         return None
-    rest = format_duration(round(trial.until - situation.now))
+    rest = format_span(trial.until - situation.now)
     return Reason.SETTLING, f"the last memory fraction must prove itself for {rest} yet"
 
 
