@@ -18,7 +18,7 @@ import pytest
 from localcluster.controlplane import ControlPlane
 from localcluster.node import Node
 from localcluster.nodeconfig import CONTAINERD_SOCKET
-from tests.support.balanced_load import BalancedLoad
+from tests.support.balanced_load import BalancedLoad, takes_requests
 from tests.support.memory_stack import (
     CONFIRM,
     MANIFEST,
@@ -359,7 +359,7 @@ def watched(scene: Scene) -> Iterator[list[int]]:
 
     def look() -> None:
         while not done.wait(0.5):
-            away.append(2 - sum(scene.ready(name) for name in scene.pods()))
+            away.append(2 - sum(map(takes_requests, scene.pods().values())))
 
     thread = threading.Thread(target=look, name="watched")
     thread.start()
