@@ -108,10 +108,16 @@ class Node:
             raise NodeError(f"{' '.join(command)}: {result.stdout}{result.stderr}")
         return result.stdout
 
+    def ctr(self, *arguments: str) -> str:
+        """Ask the node's containerd about kubelet's containers; the output. Raises NodeError."""
+        return self.run(
+            "ctr", "--address", nodeconfig.CONTAINERD_SOCKET, "-n", "k8s.io", *arguments
+        )
+
     def load_image(self, archive: Path, reference: str) -> None:
         """Load an image archive (`localcluster.images`); pods then name it `reference`."""
         self._progress(f"loading {reference} into {self.name}")
-        self._ctr("images", "import", "--all-platforms", str(archive))
+        self.ctr("images", "import", "--all-platforms", str(archive))
 
     def restart_kubelet(self) -> None:
         """Kill it and start it again; pods go on meanwhile."""
@@ -123,12 +129,7 @@ class Node:
 
     def tag_image(self, reference: str, name: str) -> None:
         """Let pods name a loaded image by another full name too, such as docker.io/library/x:1."""
-        self._ctr("images", "tag", "--force", reference, name)
-
-    def _ctr(self, *arguments: str) -> str:
-        return self.run(
-            "ctr", "--address", nodeconfig.CONTAINERD_SOCKET, "-n", "k8s.io", *arguments
-        )
+        self.ctr("images", "tag", "--force", reference, name)
 
     def _undo(self) -> None:
         self.ledger.undo()
@@ -208,7 +209,7 @@ class Node:
 
     def _containerd_answers(self) -> bool:
         try:
-            self._ctr("version")
+            self.ctr("version")
         except NodeError:
             return False
         return True

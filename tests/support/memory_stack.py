@@ -121,10 +121,9 @@ class Scene:
         return [each["reason"] for each in mine]
 
     def begun(self, to: str) -> str | None:
-        """The decision that is under way to a fraction."""
+        """The decision that is under way to a fraction, as the status writes it."""
         pending = self.status().get("pending", {})
-        wanted = pending.get("to", {}).get("gpuMemoryUtilization", "0")
-        if float(wanted) != float(to) or "revertOf" in pending:
+        if pending.get("to", {}).get("gpuMemoryUtilization") != to or "revertOf" in pending:
             return None
         return str(pending["decisionID"])
 

@@ -22,7 +22,6 @@ from demo.model import cached_model
 from localcluster.binaries import ensure
 from localcluster.controlplane import ControlPlane, KubectlError
 from localcluster.node import Node
-from localcluster.nodeconfig import CONTAINERD_SOCKET
 from tests.support import vllm_pod
 from tests.support.images import ROOT, operator_image, plugin_image
 from tests.support.objects import Object, Objects
@@ -70,10 +69,7 @@ class Stack:
 
     def kill(self, pod: Object) -> None:
         """SIGKILL to a pod's only container, as the kernel does when memory runs out."""
-        (status,) = pod["status"]["containerStatuses"]
-        container = status["containerID"].removeprefix("containerd://")
-        ctr = ["ctr", "--address", CONTAINERD_SOCKET, "-n", "k8s.io"]
-        self.node.run(*ctr, "tasks", "kill", "--signal", "SIGKILL", container)
+        self.node.ctr("tasks", "kill", "--signal", "SIGKILL", container_of(pod))
 
     def kill_operator(self) -> None:
         """SIGKILL to the operator, and another pod in its place: kubelet would let it wait longer
@@ -163,6 +159,13 @@ class Stack:
             return f"$ kubectl {' '.join(command)}\n{self.cluster.kubectl(*command)}"
         except (KubectlError, subprocess.TimeoutExpired) as error:
             return str(error)
+
+
+def container_of(pod: Object) -> str:
+    """What containerd calls a pod's only container."""
+    (status,) = pod["status"]["containerStatuses"]
+    name: str = status["containerID"].removeprefix("containerd://")
+    return name
 
 
 def start_engine(cluster: ControlPlane, node: Node, plugin_image: str) -> None:
