@@ -61,15 +61,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
         tmp_path_factory.mktemp("engine"), HOST, environment={"VLLM_SERVER_DEV_MODE": "1"}
     )
     (engine.knobs / "knobs.json").write_bytes(b"\x00\xff not knobs")
-    with socket.create_server((HOST, 9410)):
-        try:
+    try:
+        with socket.create_server((HOST, 9410)):
             engine.start()
             assert engine.complete([5] * 40).text
-        except BaseException:
-            engine.stop()
-            raise
-    yield engine
-    engine.stop()
+        yield engine
+    finally:
+        engine.stop()
 
 
 def test_port_freed_later_shows_that_garbage_was_refused(engine: EngineProcess) -> None:

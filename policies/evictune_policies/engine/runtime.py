@@ -138,6 +138,7 @@ class EngineRuntime:
         try:
             self._policy.apply(wanted.knobs)
         except Exception:
+            # On the scheduler's thread: whatever it is, it may cost the change, never the engine.
             self._ineligible = "PolicyFailed"
             logger.exception("Could not apply %s; what was in force stays", wanted)
             return
